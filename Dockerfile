@@ -22,6 +22,7 @@ COPY reprise reprise
 COPY charts charts
 COPY crds crds
 COPY examples examples
+COPY docs/runbooks docs/runbooks
 RUN python3.11 -m venv /opt/reprise
 # --build-arg LOCK=demo adds the flights of examples/flights.yaml
 ARG LOCK=requirements

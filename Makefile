@@ -15,7 +15,8 @@ WITHOUT_CONTROL_PLANE := tests/unit tests/kafka
 # of the time.
 IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 1048576 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
 
-.PHONY: help setup lock sbom docs release wheel demo demo-kafka test test-fast test-soak mutants control-plane lint generate \
+.PHONY: help setup size lock sbom docs release wheel demo demo-kafka test test-fast test-in-memory test-servers test-cluster \
+	test-soak mutants control-plane lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
 	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
 	bench-availability bench-skew bench-operator clean
@@ -34,10 +35,14 @@ ifdef LOCKED
 	$(PIP) --require-hashes --no-build-isolation -r docker/dev.lock
 	$(PIP) --no-index --no-deps --no-build-isolation --editable .
 else
-	$(PIP) --editable '.[s3,gcs,azure,registry,demo,dev]'
+	$(PIP) --editable '.[s3,gcs,azure,registry,protobuf,demo,dev]'
 endif
 	$(BIN)/python -m reprise.algorithms
 	@touch $(STAMP)
+
+size:  ## what .venv takes on disk, and its ten largest parts in MiB
+	@du -sh $(VENV)
+	@du -sm $(VENV)/lib/python*/site-packages/* | sort -rn | head -10
 
 demo: setup  ## ten nodes, eight killed at once, queries back one by one, and a verdict
 	$(BIN)/python -m examples.demo.flights --out out/demo
@@ -56,15 +61,22 @@ lint: setup  ## style, types and layers
 
 # A file is one worker's: fault-free outputs that its tests are compared with are made once and not once a worker.  Three
 # workers on two cores, as one that waits leaves room for the others.
-test-fast: lint  ## lint and the tests that start no cluster; a quarter of the examples of each property
-	$(IN_MEMORY) REPRISE_TEST_EXAMPLES=0.25 $(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow and not soak and not wide"
+test-fast: lint  ## lint and most tests that start no cluster; a tenth of the examples of each property
+	$(IN_MEMORY) REPRISE_TEST_EXAMPLES=0.1 $(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow and not soak and not wide and not long"
 
 control-plane: setup  ## start to build Kubernetes' own servers in the background (once a machine, 15 CPU minutes)
 	$(BIN)/python -m tools.testbed.build --background
 
-test: control-plane lint  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
+# Three parts, so that `make --keep-going test` says what fails in each of them and not in the first alone.
+test: control-plane lint test-in-memory test-servers test-cluster  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
+
+test-in-memory: setup  ## of the tests, those that start nothing
 	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not soak"
+
+test-servers: setup  ## of the tests, those with servers or tools and without a cluster: Kafka, ZooKeeper, Helm
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE)
+
+test-cluster: setup  ## of the tests, those on real Spark, Kubernetes' own servers, or a browser
 	$(BIN)/python -m tools.testbed.build   # waits for the build in the background, or says what is missing
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE:%=--ignore=%)
 
@@ -99,8 +111,9 @@ bench-width: setup  ## what a steady job costs the driver, for 10 to 1,000 nodes
 bench-exchange: setup  ## how late messages of a continuous exchange are, and the stages of jobs beside it
 	$(BIN)/python -m benchmarks.exchange
 
-bench-planners: setup  ## fig. 16 of the paper, planners against the optimum
+bench-planners: setup  ## fig. 16 of the paper, planners against the optimum; what a failure domain takes
 	nice $(BIN)/python -m benchmarks.planners --out out/planners
+	nice $(BIN)/python -m benchmarks.planners_domains
 
 bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centric, best case
 	$(BIN)/python -m benchmarks.recovery --out out/bench-recovery
@@ -114,8 +127,9 @@ bench-skew: setup  ## NexMark with hot keys by protocol and order of input, one 
 bench-protocols: setup  ## what messages carry for each checkpointing protocol, and which snapshots are skipped or useless
 	$(BIN)/python -m benchmarks.protocols --out out/bench-protocols
 
-bench-state: setup  ## what a snapshot of a large state holds up, how much it stores, and what a row costs
+bench-state: setup  ## what a snapshot of a large state holds up and stores; 128 MB to 4 GB, RocksDB of Structured Streaming beside (hours)
 	$(BIN)/python -m benchmarks.state
+	$(BIN)/python -m benchmarks.state_sizes --out out/bench-state --go-on
 
 bench-transfers: setup  ## simulated: many snapshots written at the same time, all at once and in the steps of Peace
 	$(BIN)/python -m benchmarks.transfers
@@ -123,7 +137,7 @@ bench-transfers: setup  ## simulated: many snapshots written at the same time, a
 bench-windows: setup  ## states stored slot by slot: what a recovery reads and replays, what the log costs, pages and whole states beside
 	$(BIN)/python -m benchmarks.windows --ids 100000
 
-bench-availability: setup  ## one partition lost by each way of coming back: recovery beside Table 6 of Hwang et al.
+bench-availability: setup  ## one partition lost by each way of coming back, beside Tables 6 to 8 and figs. 6, 7 of Hwang et al.; two of four nodes (20 min)
 	$(BIN)/python -m benchmarks.availability --out out/bench-availability
 
 bench-ha-model: setup  ## model and simulation of standbys and upstream backup (Hwang et al., Tables 6 to 8, figs. 6 and 7)
@@ -132,8 +146,8 @@ bench-ha-model: setup  ## model and simulation of standbys and upstream backup (
 bench-calm: setup  ## half of a topology restores from a store that sleeps, and catches up: what the other half notices
 	$(BIN)/python -m benchmarks.calm --out out/bench-calm
 
-bench-notice: setup  ## 4 of 8 nodes are lost: with ten seconds of notice against unannounced
-	$(BIN)/python -m benchmarks.notice --out out/bench-notice
+bench-notice: setup  ## 4 of 8 nodes are lost: with ten seconds of notice against unannounced, with and without standbys
+	$(BIN)/python -m benchmarks.notice --out out/bench-notice --standbys
 
 bench-node-start: setup  ## how long a node takes from the request for it to its first work, by phase
 	$(BIN)/python -m benchmarks.node_start --out out/bench-node-start
@@ -147,7 +161,7 @@ bench-pace: setup  ## tweets a second through Topology 1, and how late its resul
 bench-kafka: setup  ## events/s and latency from topic to topic, Structured Streaming with Spark's connector beside it
 	$(BIN)/python -m benchmarks.kafka --out out/bench-kafka
 
-bench-operator: setup  ## one operator with 1,000 topologies on 5,000 machines, on a real API server and ZooKeeper
+bench-operator: setup  ## one operator with 1,000 topologies on 5,000 Kubernetes nodes, on a real API server and ZooKeeper
 	$(BIN)/python -m tools.testbed.build
 	$(BIN)/python -m benchmarks.operator_scale --out out/bench-operator
 

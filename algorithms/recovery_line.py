@@ -41,13 +41,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from reprise.algorithms.errors import InstanceError
 
 
+class Heard(NamedTuple):
+    """How far one input is in a state that was stored in the order of arrival, in numbers of its messages."""
+
+    marker: int
+    """Of the message with which the batch of the state's position was complete: what follows it is asked for again."""
+    taken: int
+    """Of the last message that is in the state."""
+
+
 class Stored(Protocol):
-    """What the line needs to know of a snapshot."""
+    """What the line needs to know of a snapshot.  `channels`, `sent` and `first` count messages where `inputs` does, and
+    batches else; a partition sends one message a batch where input is aligned, so that both are the same there."""
 
     @property
     def position(self) -> int:
@@ -64,6 +74,10 @@ class Stored(Protocol):
     @property
     def first(self) -> int:
         """The first batch whose output the partition, restored from this, makes exactly as before."""
+
+    @property
+    def inputs(self) -> Mapping[str, Heard]:
+        """How far each input is, where it may be further than `position`; an input that is not named is at `position`."""
 
 
 S = TypeVar("S", bound=Stored)
@@ -168,7 +182,7 @@ def line(world: World[S], failed: Collection[str]) -> Mapping[str, S] | Impossib
 def _sender(world: World[S], chosen: dict[str, S], edge: Edge) -> str | Impossible | None:
     """Take the edge's source back to where it can give its target what that needs; its name if it was."""
     if edge.target in chosen:
-        need = edge.need(chosen[edge.target].position)
+        need = _needs(chosen[edge.target], edge)
     elif edge.source in chosen and edge.target in world.positions:
         need = edge.need(world.positions[edge.target])
     else:
@@ -194,18 +208,30 @@ def _receiver(world: World[S], chosen: dict[str, S], edge: Edge) -> str | Imposs
         return None
     last = chosen[edge.source].sent + edge.delay
     if edge.target in chosen:
-        seen = chosen[edge.target].sent
+        seen = _seen(chosen[edge.target], edge)
     elif edge.target in world.positions:
         seen = world.positions[edge.target]
     else:
         raise InstanceError(f"positions[{edge.target}]", "it has not failed and has none")
     if seen <= last:
         return None
-    older = _newest(world, chosen, edge.target, lambda s: s.sent <= last)
+    older = _newest(world, chosen, edge.target, lambda s: _seen(s, edge) <= last)
     if older is None:
         return Impossible(edge, Cause.ORPHAN, chosen[edge.source].sent)
     chosen[edge.target] = older
     return edge.target
+
+
+def _needs(snapshot: Stored, edge: Edge) -> int:
+    """The first batch, or message, that the target of an edge asks its source for when it is restored from `snapshot`."""
+    heard = snapshot.inputs.get(edge.source)
+    return edge.need(snapshot.position) if heard is None else heard.marker + 1
+
+
+def _seen(snapshot: Stored, edge: Edge) -> int:
+    """The last batch, or message, of the source of an edge that may have left a trace in a snapshot of its target."""
+    heard = snapshot.inputs.get(edge.source)
+    return snapshot.sent if heard is None else heard.taken
 
 
 def _begins(snapshot: Stored, target: str) -> int:

@@ -19,6 +19,12 @@ class UnionSet(Set[str]):
         self.shared = shared
         self.own = frozenset(own) - shared
 
+    @staticmethod
+    def parts_of(elements: Set[str]) -> tuple[frozenset[str], Set[str]]:
+        """What a set shares with others, and what it has beside that; any other set shares nothing.  Whoever keeps what is
+        found of the first by its id keeps it, too, so that no other one gets that."""
+        return (elements.shared, elements.own) if isinstance(elements, UnionSet) else (frozenset(), elements)
+
     def __contains__(self, element: object) -> bool:
         return element in self.own or element in self.shared
 

@@ -1,5 +1,5 @@
-"""What the command lines of the benchmarks on a cluster share: the same words for the same things, and an end that shows
-what was measured until then."""
+"""What the command lines of the benchmarks on a cluster share: the same words for the same things, an end that shows
+what was measured until then, and the place of figures in a document."""
 
 from __future__ import annotations
 
@@ -35,6 +35,22 @@ def say(console: Console, lines: Iterable[str]) -> None:
     """Lines of Markdown; those that begin in bold stand out."""
     for line in lines:
         console.print(line.replace("**", ""), style="bold" if line.startswith("**") else "", highlight=False)
+
+
+def put_figures(document: Path, name: str, text: str) -> None:
+    """Put the tables of a benchmark into a document, in place of what stands between its two lines there.  ValueError: the
+    document does not have them."""
+    begin, end = marks(name)
+    before, found, rest = document.read_text().partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"{document}: a line {begin!r} and one {end!r} behind it are needed")
+    document.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
+
+
+def marks(name: str) -> tuple[str, str]:
+    """The lines of a document between which the tables of a benchmark stand."""
+    return f"<!-- figures of {name}: begin -->", f"<!-- figures of {name}: end -->"
 
 
 def _interrupt(*_: object) -> None:

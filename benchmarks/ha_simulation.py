@@ -7,13 +7,17 @@ bytes at 16 Mb/s) and its processing, one after the other.  Messages arrive `del
 Acknowledgements and checkpoints go out every `interval_ms`, each kind with a phase of its own.  The node fails at a
 random time.
 
+With several input streams, as a union has, tuples of each come at random and go through the same queue; each stream is
+acknowledged with a phase of its own, and its source sends again what it has not given up.  All sources are redirected at the
+same time, and the node serves them in turn.
+
 Recovery begins when three responses to keep-alive requests in a row are missing (each request is simulated), and ends when
 the first result that the failed node had not sent is made: then somebody outside sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,7 +63,7 @@ class Setting:
 @dataclass(frozen=True, slots=True)
 class Query:
     """A chain of like operators.  `window` and `advance` in tuples of the source, one a ms; a filter has window 0 and
-    advance 1. A result is made every `advance` tuples.  `streams`: inputs, which count in bytes and are not simulated."""
+    advance 1. A result is made every `advance` tuples.  `streams`: inputs; several only of operators without a window."""
 
     name: str
     window: int = 0
@@ -115,15 +119,19 @@ def identifiers(query: Query) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One run up to the failure: `ended` has the time at which each tuple of the source was done at the node."""
+    """One run up to the failure: `ended` has the time at which each tuple of the source was done at the node, `stream` the
+    number of the stream that it came from, and `phases` those of level-0 acknowledgements, of level-1 acknowledgements of
+    the first stream, of checkpoints, and of level-1 acknowledgements of each other stream."""
 
     setting: Setting
     query: Query
     at: float
     ended: NDArray[np.float64] = field(repr=False)
-    phases: tuple[float, float, float]
+    phases: tuple[float, ...]
     known_ms: float
     """From the failure until it is detected."""
+    stream: NDArray[np.int64] | None = field(default=None, repr=False)
+    """None: all are of one."""
 
     @property
     def done(self) -> int:
@@ -143,10 +151,10 @@ class Failure:
         """The first tuple, behind those done, with which a result is made."""
         return (self.done // self.query.advance + 1) * self.query.advance
 
-    def result_given_up(self) -> int:
-        """The tuple with which the last result was made that the level-1 acknowledgement, or the queue-trimming message,
-        that had arrived last rests on: the application had acknowledged it, and it carried indicators."""
-        level_1 = self.last(1, self.at - self.setting.delay_ms)
+    def result_given_up(self, stream: int = 0) -> int:
+        """The tuple with which the last result was made that the level-1 acknowledgement of a stream, or the queue-trimming
+        message, that had arrived last rests on: the application had acknowledged it, and it carried indicators."""
+        level_1 = self.last(stream + 2 if stream else 1, self.at - self.setting.delay_ms)
         level_0 = self.last(0, level_1 - self.setting.delay_ms)
         step = self.query.advance * self.setting.indicators_every
         return self.done_at(level_0 - self.setting.delay_ms) // step * step
@@ -155,6 +163,23 @@ class Failure:
         """Redirecting the source and serving tuples from `first` on, with a state that was empty before `state_from`."""
         service = self.query.service_ms(self.setting, first - state_from, self.next_result() - first + 1)
         return self.setting.redirect_ms + self.setting.delay_ms + float(service.sum())
+
+    def replay_in_turn_ms(self, given_up: Sequence[int]) -> float:
+        """The same with several sources, of which each sends what came from it behind the tuple that it has given up: the
+        first new result is that of the stream that has least to be made again."""
+        assert self.stream is not None
+        done = self.stream[: self.done]
+        again = [int(np.count_nonzero(done[upto:] == stream)) for stream, upto in enumerate(given_up)]
+        served = in_turn(again)
+        service = self.query.service_ms(self.setting, 0, served)
+        return self.setting.redirect_ms + self.setting.delay_ms + float(service.sum())
+
+
+def in_turn(again: Sequence[int]) -> int:
+    """How many tuples are served, one of each stream in turn, up to the first that is none of those made again: `again` of
+    each stream are."""
+    least = min(again)
+    return least * len(again) + again.index(least) + 1
 
 
 def failure(setting: Setting, query: Query, rng: np.random.Generator) -> Failure:
@@ -166,9 +191,15 @@ def failure(setting: Setting, query: Query, rng: np.random.Generator) -> Failure
     service = query.service_ms(setting, 1, count)
     busy = np.cumsum(service)
     ended = np.maximum.accumulate(arrived - (busy - service)) + busy  # each waits for those before it
-    first, second, third = rng.uniform(0.0, setting.interval_ms, 3)
+    phases = rng.uniform(0.0, setting.interval_ms, 3)
     known = detected(at, rng.uniform(0.0, KEEP_ALIVE_MS), setting.delay_ms) - at
-    return Failure(setting, query, at, ended[ended <= at], (first, second, third), known)
+    stream = None
+    if (
+        query.streams > 1
+    ):  # each tuple of any of them: so many streams with gaps at random, each with its share of the rate
+        phases = np.append(phases, rng.uniform(0.0, setting.interval_ms, query.streams - 1))
+        stream = rng.integers(query.streams, size=count)
+    return Failure(setting, query, at, ended[ended <= at], tuple(map(float, phases)), known, stream)
 
 
 def detected(at: float, phase: float, delay_ms: float) -> float:
@@ -191,7 +222,10 @@ def replayed_from(failed: Failure) -> int:
 
 
 def upstream_backup(failed: Failure) -> float:
-    """The source sends again from `replayed_from` on; the state is empty before."""
+    """The source sends again from `replayed_from` on; the state is empty before.  Of several each sends what it has not
+    given up."""
+    if failed.stream is not None:
+        return failed.replay_in_turn_ms([failed.result_given_up(s) for s in range(failed.query.streams)])
     first = replayed_from(failed)
     return failed.replay_ms(first, first)
 
@@ -200,7 +234,10 @@ def passive_standby(failed: Failure) -> float:
     """The source sends again what was done after the last checkpoint that had arrived as a whole."""
     setting = failed.setting
     on_the_way = setting.delay_ms + checkpoint_bytes(setting, failed.query) / setting.bytes_ms
-    return failed.replay_ms(failed.done_at(failed.last(2, failed.at - on_the_way)) + 1, 0)
+    stored = failed.done_at(failed.last(2, failed.at - on_the_way))
+    if failed.stream is not None:
+        return failed.replay_in_turn_ms([stored] * failed.query.streams)
+    return failed.replay_ms(stored + 1, 0)
 
 
 def active_standby(failed: Failure) -> float:
@@ -221,10 +258,10 @@ MODES: Mapping[str, Mode] = {
 def recovery_ms(setting: Setting, query: Query, runs: int, seed: int) -> dict[str, float]:
     """Mean recovery time of each mode over so many failures, and of `detection`.
 
-    ValueError: more than one input stream, as which of them a tuple comes from is not simulated.
+    ValueError: a window over more than one input stream, as which of them has what is in it is not simulated.
     """
-    if query.streams != 1:
-        raise ValueError(f"streams: {query.streams}, and one is simulated")
+    if query.streams != 1 and query.window:
+        raise ValueError(f"streams: {query.streams}, and with a window one is simulated")
     rng = np.random.default_rng(seed)
     failures = [failure(setting, query, rng) for _ in range(runs)]
     means = {name: float(np.mean([mode(failed) for failed in failures])) for name, mode in MODES.items()}

@@ -1,8 +1,8 @@
 """Checkpointing protocols on NexMark queries and the cyclic one, all hosts in one process: what messages carry for them,
 and which snapshots they leave that are worth nothing.
 
-    python -m benchmarks.protocols --out DIR [--workers 10 50] [--rows 1 100] [--batches 21] [--counts 10]
-        [--queries q3 q8 q12 reach]
+    python -m benchmarks.protocols --out DIR [--workers 10 50] [--rows 1 100] [--batches 21] [--counts 10 ...]
+        [--queries q1 q3 q8 q12 reach]
 
 Each worker is a node with one partition of each operator, as Siachamis et al., "CheckMate: Evaluating Checkpointing
 Protocols for Streaming Dataflows", section VII-A, have them.  A batch is half a second, and a snapshot is taken every ten.
@@ -47,6 +47,7 @@ from tools.testbed.local_engine import LocalNodes, World
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FILES = {
+    "q1": "nexmark-q1.yaml",
     "q3": "nexmark-q3.yaml",
     "q8": "nexmark-q8.yaml",
     "q12": "nexmark-q12.yaml",
@@ -68,9 +69,30 @@ BEGIN = 3
 """The batch behind which bytes are counted: orders before it say how everything begins."""
 LOST_AT, LAST = 36, 120
 PUBLISHED = {
-    ("q3", 10): 1.82, ("q8", 10): 1.74, ("q12", 10): 1.79, ("q3", 50): 2.58, ("q8", 50): 2.49, ("q12", 50): 2.58,
+    ("q1", 10): 2.10, ("q3", 10): 1.82, ("q8", 10): 1.74, ("q12", 10): 1.79,
+    ("q1", 50): 2.53, ("q3", 50): 2.58, ("q8", 50): 2.49, ("q12", 50): 2.58,
 }  # fmt: skip
 """CheckMate, Table II: communication-induced, by query and workers."""
+PUBLISHED_OTHERS = {"none": "1.00", "coordinated": "1.00", "uncoordinated": "1.00 to 1.01"}
+"""The same for the others, with all queries and workers."""
+PUBLISHED_COUNTS: Mapping[str, Mapping[tuple[str, int], str]] = {
+    "uncoordinated": {
+        ("q1", 10): "303 (0)", ("q3", 10): "455 (4)", ("q8", 10): "384 (2)", ("q12", 10): "282 (3)",
+        ("q1", 50): "1437", ("q3", 50): "2399 (3)", ("q8", 50): "1924 (2)", ("q12", 50): "1446 (3)",
+        ("reach", 5): "(1.4 %)", ("reach", 10): "(1.4 %)",
+    },
+    "communication-induced": {
+        ("q1", 10): "285 (0)", ("q3", 10): "471 (3)", ("q8", 10): "386 (3)", ("q12", 10): "282 (4)",
+        ("q1", 50): "1428", ("q3", 50): "2517 (4)", ("q8", 50): "1920 (3)", ("q12", 50): "1451 (3)",
+        ("reach", 5): "(1.7 %)", ("reach", 10): "(1.6 %)",
+    },
+    "coordinated": {
+        ("q1", 10): "240", ("q3", 10): "400", ("q8", 10): "360", ("q12", 10): "240",
+        ("q1", 50): "1200", ("q3", 50): "2000", ("q8", 50): "1800", ("q12", 50): "1200",
+    },
+}  # fmt: skip
+"""CheckMate, Tables III and IV, by protocol, query and workers: snapshots in all, and in brackets what it calls invalid, and
+what is called skipped here."""
 
 
 class CountingNodes(LocalNodes):
@@ -118,6 +140,7 @@ class Overhead:
 @dataclass(frozen=True, slots=True)
 class Counts:
     query: str
+    workers: int
     protocol: str
     stored: int
     forced: int
@@ -131,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, nargs="*", default=[1, 100])
     parser.add_argument("--batches", type=int, default=21, help="that are counted for the overhead")
     parser.add_argument("--queries", nargs="*", choices=list(FILES), default=list(FILES))
-    parser.add_argument("--counts", type=int, default=10, help="workers of the runs that count; 0: none")
+    parser.add_argument("--counts", type=int, nargs="*", default=[10], help="workers of the runs that count")
     options = parser.parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 160)
     command.begin(options.out)
@@ -140,8 +163,8 @@ def main(arguments: list[str] | None = None) -> int:
         for workers in options.workers:
             for rows in options.rows if query != "reach" else ():
                 overheads += _overheads(query, workers, rows, options.batches)
-        if options.counts:
-            counts += [_counts(query, options.counts, name) for name in PROTOCOLS if name != "none"]
+        for workers in options.counts:
+            counts += [_counts(query, workers, name) for name in PROTOCOLS if name != "none"]
         _write(options.out, overheads, counts)
     _show(console, overheads, counts)
     return 0
@@ -222,7 +245,7 @@ def _counts(query: str, workers: int, protocol: str) -> Counts:
         _reaches(world, LAST)
         world.run(lambda e: e.done)
         worth_nothing = useless({p: sorted(at) for p, at in known.items()}, world.topology)
-    return Counts(query, protocol, stored, forced, skipped, worth_nothing)
+    return Counts(query, workers, protocol, stored, forced, skipped, worth_nothing)
 
 
 def _skipped(known: Mapping[str, list[int]], world: World) -> int:
@@ -241,14 +264,14 @@ def _write(out: Path, overheads: list[Overhead], counts: list[Counts]) -> None:
 def _show(console: Console, overheads: list[Overhead], counts: list[Counts]) -> None:
     table = Table("query", "workers", "rows", "protocol", "bytes", "of them headers", "ratio", "CheckMate")
     for one in overheads:
-        induced = one.protocol == "communication-induced"
-        peer = PUBLISHED.get((one.query, one.workers)) if induced else None
+        peer = PUBLISHED_OTHERS.get(one.protocol, PUBLISHED.get((one.query, one.workers)))
         values = (one.query, one.workers, one.rows, one.protocol, one.carried, one.headers, one.ratio, peer)
         table.add_row(*("-" if value is None else str(value) for value in values))
     console.print(table)
-    table = Table("query", "protocol", "stored", "forced", "skipped", "useless")
+    table = Table("query", "workers", "protocol", "stored", "forced", "skipped", "useless", "CheckMate")
     for count in counts:
-        table.add_row(*map(str, asdict(count).values()))
+        published = PUBLISHED_COUNTS[count.protocol].get((count.query, count.workers), "-")
+        table.add_row(*map(str, asdict(count).values()), published)
     console.print(table)
 
 

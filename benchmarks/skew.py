@@ -1,6 +1,7 @@
 """Hot keys and checkpoints: NexMark with a straggler, by protocol and by the order of input (CheckMate, figs. 12 and 13).
 
-    python -m benchmarks.skew --out DIR [--all] [--queries q3 q8 q12] [--hot 0 0.1 0.2 0.3] [--shares 0.5 0.8] [...]
+    python -m benchmarks.skew --out DIR [--all] [--queries q1 q3 q8 q12] [--hot 0 0.1 0.2 0.3] [--shares 0.5 0.8] [...]
+    python -m benchmarks.skew --out DIR --rates [--queries q1 q3 q8 q12]
 
 Source: G. Siachamis et al., "CheckMate: Evaluating Checkpointing Protocols for Streaming Dataflows", section VII, "Skewed
 NexMark".  One cluster of real processes; each run is one query with a share of hot keys, and the node with the first
@@ -9,6 +10,11 @@ partition of its join (in Q12: of its count) is killed half-way by SIGKILL, wher
 - Rates are shares of what the query sustains without skew, which is measured first: as fast as it goes, then by bisection.
   With `--own` each way of guarding has the rate that it sustains itself, as in CheckMate; without it all have that of the
   first way, so that all read the same input and their outputs can be compared.
+- With `--rates` these rates are all that is measured, each way's own and that without checkpoints (fig. 7).
+- Latency by the second through the failure is drawn, too, and in `skew.json` (figs. 9, 10); those of CheckMate are with
+  `--shares 0.8 --own`.
+- With `--states` each state of the join, or of the count, is larger by so many MiB of random bytes, which are stored and
+  read with it: the time to restart by the size of the state (fig. 11).
 - A rate is sustained when output is no more than two batches later in the second half of a run than in the first.
 - Latencies are of rows, until the output partition has applied them: `skew_probe`.  In the order of arrival output is shown
   with the checkpoint that covers it, so that has a column of its own.
@@ -43,6 +49,7 @@ from benchmarks.skew_cases import (
     PROTOCOLS,
     QUERIES,
     SHARES,
+    UNGUARDED,
     Case,
     Size,
     Way,
@@ -53,7 +60,7 @@ from benchmarks.skew_cases import (
     unpaced,
 )
 from benchmarks.skew_measure import Done, Watch, figures, late_in_halves, same
-from benchmarks.skew_report import Measured, grids, plot
+from benchmarks.skew_report import Measured, grids, plot, plot_seconds, plot_states, rates_grid
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.controller.local.faults.faults import Fault, parse_faults
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult
@@ -63,7 +70,11 @@ from reprise.spark_jobs.topology import StreamTopology, expand
 GIVEN = "are taken for sustained, as --rate says; that was not measured"
 PROJECT = Path(__file__).resolve().parents[1]
 DEFAULT = {"queries": ["q3"], "hot": [0.0, 0.3], "shares": [0.5]}
-ALL = {"queries": list(QUERIES), "hot": list(HOT), "shares": list(SHARES)}
+ALL = {
+    "queries": [name for name, query in QUERIES.items() if query.noted],
+    "hot": list(HOT),
+    "shares": list(SHARES),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,6 +100,8 @@ class Bench:
         self.ways = [Way(order, protocol) for order in options.orders for protocol in options.protocols]
         self.refused = refusals(options.queries, self.ways, self.size)
         self.ways = [way for way in self.ways if way not in self.refused]
+        if options.rates:
+            self.ways = [UNGUARDED, *self.ways]
         self.rates: dict[tuple[str, Way], float] = {}
         self.found: list[Measured] = []
         self._first: tuple[tuple[str, float, int], Way, Path] | None = None
@@ -104,20 +117,25 @@ class Bench:
         with EmbeddedCluster(config) as cluster:
             for query in self.options.queries:
                 self._measure_rates(cluster, query)
-            todo = list(cases(self.options.queries, self.options.shares, self.options.hot, self.rates))
+            shares = [] if self.options.rates else self.options.shares
+            todo = list(
+                cases(self.options.queries, shares, self.options.hot, self.rates, self.options.states)
+            )
             for number, case in enumerate(todo, 1):
                 self._say(
-                    f"{number} of {len(todo)}: {case.query}, {case.hot:.0%} hot, {case.way}, {case.rate:,} rows/s ..."
+                    f"{number} of {len(todo)}: {case.query}, {case.hot:.0%} hot, {case.way}, {case.rate:,} rows/s, "
+                    f"states + {case.ballast} MiB ..."
                 )
                 self.found.append(self._measured(cluster, case))
 
     # -- rates -------------------------------------------------------------------------------------------------------
 
     def _measure_rates(self, cluster: EmbeddedCluster, query: str) -> None:
-        for way in self.ways if self.options.own else self.ways[:1]:
+        for way in self.ways if self.options.own or self.options.rates else self.ways[:1]:
             rate = float(self.options.rate or self._sustained(cluster, query, way))
             if rate:
-                self.rates |= {(query, w): rate for w in ([way] if self.options.own else self.ways)}
+                own = self.options.own or self.options.rates
+                self.rates |= {(query, w): rate for w in ([way] if own else self.ways)}
             told = f"{rate:,.0f} rows/s " + (GIVEN if self.options.rate else "are sustained without skew")
             none = "no rate is sustained, so it is left out: the machine is too busy, or give a --rate"
             self._say(f"{query}, {way}: {told if rate else none}")
@@ -167,7 +185,7 @@ class Bench:
     def _measured(self, cluster: EmbeddedCluster, case: Case) -> Measured:
         before, out = os.getloadavg()[0], self.options.out / case.folder
         notes = self.options.out / f"notes-{case.folder}"
-        size = Size(self.size.workers, self.size.every, notes)
+        size = Size(self.size.workers, self.size.every, notes, case.ballast)
         found = resource(case.query, case.way, case.rate, case.hot, self.options.batches, size)
         outputs = tuple(expand(found).queries)
         kill = {"batch": self.options.batches // 2, "kill": [f"@{QUERIES[case.query].stateful}.0"]}
@@ -226,7 +244,9 @@ class Bench:
     def write(self) -> None:
         """Tables, plots and figures of all that was measured."""
         out = self.options.out
-        tables = grids(self.found, self.refused, self.rates)
+        tables = (
+            [rates_grid(self.rates)] if self.options.rates else grids(self.found, self.refused, self.rates)
+        )
         loads = self._loads or [os.getloadavg()[0]]
         lines = [f"{way}: refused: {reason}" for way, reason in self.refused.items()]
         lines += [f"rates: {self.options.rate:,} rows/s {GIVEN}"] if self.options.rate else []
@@ -239,7 +259,11 @@ class Bench:
         text = ["# Hot keys\n", *(t.markdown() for t in tables), *(f"- {line}" for line in lines)]
         (out / "skew.md").write_text("\n".join(text) + "\n")
         (out / "skew.json").write_text(json.dumps(self._figures(), indent=1) + "\n")
-        drawn = [plot(self.found, q, out / f"skew-{q}.png").name for q in {m.case.query for m in self.found}]
+        queries = {m.case.query for m in self.found}
+        drawn = [plot(self.found, q, out / f"skew-{q}.png").name for q in queries]
+        if len(self.options.states) > 1:
+            drawn += [plot_states(self.found, q, out / f"states-{q}.png").name for q in queries]
+        drawn += [plot_seconds(self.found, q, out / f"seconds-{q}.png").name for q in queries]
         self._say(f"written: {out}/skew.md, skew.json {' '.join(sorted(drawn))}")
 
     def _figures(self) -> dict[str, object]:
@@ -262,11 +286,23 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--queries", nargs="+", choices=list(QUERIES), help="default: q3")
     parser.add_argument("--hot", nargs="+", type=float, help="shares of hot keys, 0 to 1; default: 0 0.3")
     parser.add_argument("--shares", nargs="+", type=float, help="of the sustainable rate; default: 0.5")
+    parser.add_argument(
+        "--states",
+        nargs="+",
+        type=int,
+        default=[0],
+        help="MiB by which states of the join, or of the count, are larger (fig. 11)",
+    )
     parser.add_argument("--orders", nargs="+", choices=ORDERS, default=list(ORDERS))
     parser.add_argument("--protocols", nargs="+", choices=list(PROTOCOLS), default=list(PROTOCOLS))
     parser.add_argument("--batches", type=int, default=80, help=f"of a run, {INTERVAL_MS} ms each")
     parser.add_argument("--every", type=int, default=10, help="batches between two checkpoints")
     parser.add_argument("--own", action="store_true", help="each way at shares of its own sustainable rate")
+    parser.add_argument(
+        "--rates",
+        action="store_true",
+        help="measure only which rate each way sustains, and aligned order without checkpoints (fig. 7)",
+    )
     parser.add_argument("--rate", type=int, help="rows a second that are sustained; default: measured")
     parser.add_argument("--precision", type=float, default=0.25, help="of the rate; each halving is a run")
     parser.add_argument(
@@ -298,6 +334,12 @@ def _checked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ar
         parser.error("--batches: must be at least 8, and more than two checkpoints take (--every)")
     if (options.rate is not None and options.rate < 1) or options.nodes < 2:
         parser.error("--rate: must be at least 1; --nodes: at least 2, as one is lost")
+    if min(options.states) < 0 or (
+        any(options.states) and not all(QUERIES[q].noted for q in options.queries)
+    ):
+        parser.error("--states: must not be negative, and q1 has no state that could be larger")
+    if options.rates and options.rate is not None:
+        parser.error("--rates: measures what --rate would give")
     options.out = options.out.resolve()
     return options
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ INTERVAL_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One of CheckMate's queries with a shuffle.  `stateful`: the operator that the hot keys go to, and its noted class."""
+    """One of CheckMate's queries.  `stateful`: the operator that the hot keys go to, and its noted class; empty: it has no
+    state of keys, and is the one that the sources send to."""
 
     name: str
     sources: tuple[str, ...]
     stateful: str
-    noted: str
+    noted: str = ""
     identity: tuple[str, ...] = ()
     """Columns of a row that do not depend on the order of input; none: no column does."""
     window: int | None = None
@@ -31,6 +33,7 @@ class Query:
 
 
 QUERIES: Mapping[str, Query] = {
+    "q1": Query("q1", ("bids",), "convert"),
     "q3": Query("q3", ("persons", "auctions"), "join", "NotedJoin"),
     "q8": Query("q8", ("persons", "auctions"), "join", "NotedJoin", window=10_000 // INTERVAL_MS),
     "q12": Query("q12", ("bids",), "count", "NotedRunningAggregate", identity=("bidder", "time")),
@@ -41,6 +44,8 @@ PROTOCOLS: Mapping[str, Mapping[str, Any]] = {
     "uncoordinated": {"checkpoint.log": "checkpointed"},
     "communication-induced": {"checkpoint.log": "checkpointed"},
 }
+NONE = "none"
+"""In place of a protocol: coordinated checkpoints of which none is due before the end of a run."""
 HOT = (0.0, 0.1, 0.2, 0.3)
 SHARES = (0.5, 0.8)
 
@@ -56,6 +61,10 @@ class Way:
         return f"{self.order}, {self.protocol}"
 
 
+UNGUARDED = Way("aligned", NONE)
+"""What a protocol costs is a share of what this sustains.  In the order of arrival nothing would be shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One run; `rate`: rows a second that the sources give together, as `rate` of the examples counts them."""
@@ -65,11 +74,13 @@ class Case:
     share: float
     hot: float
     rate: int
+    ballast: int = 0
+    """MiB by which the state of each partition with hot keys is larger than its rows make it."""
 
     @property
     def folder(self) -> str:
         """Its name in the folder of the benchmark."""
-        where = f"{self.query}-{self.share:g}-{self.hot:g}"
+        where = f"{self.query}-{self.share:g}-{self.hot:g}" + (f"-{self.ballast}Mi" if self.ballast else "")
         return f"{where}-{self.way.order}-{self.way.protocol}"
 
     @property
@@ -87,6 +98,8 @@ class Size:
     """Batches between two checkpoints."""
     notes: Path | None = None
     """Where the operators write their notes; None: they write none."""
+    ballast: int = 0
+    """MiB more in each state with hot keys; only with notes, as it is their operators that hold it."""
 
 
 def resource(
@@ -97,11 +110,16 @@ def resource(
     Rounds count batches where a window has to end with one; all else goes by time.
     """
     one = QUERIES[query]
-    changes: dict[str, Any] = {"batch.order": way.order, "checkpoint.protocol": way.protocol}
-    changes |= PROTOCOLS[way.protocol]
+    protocol = "coordinated" if way == UNGUARDED else way.protocol
+    changes: dict[str, Any] = {
+        "batch.order": way.order,
+        "checkpoint.protocol": protocol,
+        **PROTOCOLS[protocol],
+    }
     changes |= {"nodes.count": size.workers, "nodes.cpu": f"{NODE_CPU_MILLI}m", "checkpoint.keep": 100}
-    if one.window is not None and way.protocol == "coordinated":
-        changes |= {"checkpoint.interval": None, "checkpoint.everyBatches": size.every}
+    every = 100 * batches if way == UNGUARDED else size.every
+    if protocol == "coordinated" and (one.window is not None or way == UNGUARDED):
+        changes |= {"checkpoint.interval": None, "checkpoint.everyBatches": every}
     else:
         changes["checkpoint.interval"] = f"{size.every * INTERVAL_MS}ms"
     if fastest:
@@ -113,19 +131,21 @@ def resource(
     found = load_topology(EXAMPLES / f"nexmark-{query}.yaml")
     changes |= {f"operators[{o.name}].parallelism": size.workers for o in found.operators}
     if size.notes is not None:
-        changes |= _noted(one, size.notes)
+        changes |= _noted(one, size.notes, size.ballast)
     loaded = load_topology(EXAMPLES / f"nexmark-{query}.yaml", changes)
     return replace(loaded, name=f"{query}-{way.order}-{way.protocol}")
 
 
-def _noted(query: Query, notes: Path) -> dict[str, Any]:
+def _noted(query: Query, notes: Path, ballast: int) -> dict[str, Any]:
     stateful, sink = f"operators[{query.stateful}]", "operators[sink]"
-    return {
-        f"{stateful}.class": f"benchmarks.skew_probe:{query.noted}",
-        f"{stateful}.with.notes": str(notes),
+    changes: dict[str, Any] = {
         f"{sink}.class": "benchmarks.skew_probe:NotedSink",
         f"{sink}.with": {"notes": str(notes), "interval": INTERVAL_MS * 1000},
     }
+    if query.noted:
+        changes[f"{stateful}.class"] = f"benchmarks.skew_probe:{query.noted}"
+        changes |= {f"{stateful}.with.notes": str(notes), f"{stateful}.with.ballast": ballast}
+    return changes
 
 
 def refusals(queries: Sequence[str], ways: Sequence[Way], size: Size) -> dict[Way, str]:
@@ -145,15 +165,16 @@ def cases(
     shares: Sequence[float],
     hot: Sequence[float],
     rates: Mapping[tuple[str, Way], float],
+    states: Sequence[int] = (0,),
 ) -> Iterator[Case]:
     """All runs, those with the same input one after the other where all ways have one rate.  `rates`: what is sustained
-    without skew, rows a second, of each query and way that is to be run."""
+    without skew, rows a second, of each query and way that is to be run; `states`: MiB by which states are larger."""
     for query in queries:
         ways = [way for name, way in rates if name == query]
         for share in shares:
             for part in hot:
-                for way in ways:
-                    yield Case(query, way, share, part, max(1, round(share * rates[query, way])))
+                for way, ballast in product(ways, states):
+                    yield Case(query, way, share, part, max(1, round(share * rates[query, way])), ballast)
 
 
 def sustainable(upper: float, precision: float, holds: Callable[[float], bool]) -> float:

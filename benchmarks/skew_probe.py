@@ -22,6 +22,8 @@ from reprise.contract import Inbox, Operator, Place, Tables
 from reprise.operators import Join, RunningAggregate, Sink
 
 APPLIED, FROZEN = "applied", "frozen"
+BALLAST = "ballast"
+"""The table of what makes a state larger."""
 
 
 @dataclass(slots=True)
@@ -95,11 +97,24 @@ class NotedSink(_Noted, Sink):
 
 
 class _NotedState(_Noted):
-    """One that notes its snapshots alone."""
+    """One that notes its snapshots alone.  `ballast`: MiB of random bytes, stored with its state and read with it."""
 
-    def __init__(self, *, notes: str, **parameters: Any) -> None:
+    def __init__(self, *, notes: str, ballast: int = 0, **parameters: Any) -> None:
         super().__init__(**parameters)
         self._notes = Notes(Path(notes))
+        self._ballast: pa.Table | None = None
+        if ballast:
+            dice = np.random.default_rng(0)
+            self._ballast = pa.table({"bytes": [dice.bytes(2**20) for _ in range(ballast)]})
+
+    def freeze(self, state: Any) -> Callable[[], Tables]:
+        encode, ballast = super().freeze(state), self._ballast
+        return encode if ballast is None else lambda: {**encode(), BALLAST: ballast}
+
+    def restore(self, place: Place, tables: Tables) -> Any:
+        if self._ballast is not None:
+            self._ballast = tables[BALLAST]
+        return super().restore(place, {name: table for name, table in tables.items() if name != BALLAST})
 
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         self._notes.batch = inbox.batch

@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.recovery_show import Grid
-from benchmarks.skew_cases import HOT, SHARES, Case, Way
-from benchmarks.skew_measure import Figures
+from benchmarks.skew_cases import HOT, SHARES, UNGUARDED, Case, Way
+from benchmarks.skew_measure import Figures, Second
 
 COLOURS = {"coordinated": "#b03a2e", "uncoordinated": "#1f5f99", "communication-induced": "#2e8b57"}
 STYLES = {"aligned": "-", "arrival": "--"}
@@ -33,6 +33,7 @@ COLUMNS = (
     "theirs (fig. 13)",
     "recovery, s",
     "behind",
+    "state +, MiB",
     "same rows",
 )
 
@@ -87,8 +88,10 @@ def grids(
 
 
 def without_skew(one: Measured, runs: Sequence[Measured]) -> Figures | None:
-    """Figures of the same way without hot keys."""
-    return next((m.figures for m in runs if m.case.way == one.case.way and m.case.hot == 0), None)
+    """Figures of the same way without hot keys, with states as large."""
+    way, ballast = one.case.way, one.case.ballast
+    same = (m.figures for m in runs if (m.case.way, m.case.hot, m.case.ballast) == (way, 0, ballast))
+    return next(same, None)
 
 
 def row(one: Measured, base: Figures | None) -> tuple[str, ...]:
@@ -114,8 +117,28 @@ def row(one: Measured, base: Figures | None) -> tuple[str, ...]:
         restart,
         number(found.recovery) if found.not_before is None else f"over {number(found.not_before)}",
         "-" if found.behind is None else str(found.behind),
+        str(one.case.ballast),
         "; ".join([same, *_unusual(found)]),
     )
+
+
+RATES = ("query", "way", "rows/s", "of no checkpoints", "theirs (fig. 7)")
+THEIRS = {
+    "coordinated": "as without up to 50 workers; Q1, Q12 about 90 % with 70 and 100",
+    "uncoordinated": "10 % less than coordinated",
+    "communication-induced": "under 50 % with many workers",
+}
+"""What CheckMate says of the rate that each protocol sustains; it has the order of arrival alone."""
+
+
+def rates_grid(rates: Mapping[tuple[str, Way], float]) -> Grid:
+    """What each way sustains without skew, and its share of what is sustained without checkpoints."""
+    body = []
+    for (query, way), rate in rates.items():
+        none = rates.get((query, UNGUARDED))
+        share = f"{rate / none:.0%}" if none and way != UNGUARDED else "-"
+        body.append((query.upper(), str(way), f"{rate:,.0f}", share, THEIRS.get(way.protocol, "")))
+    return Grid("What is sustainable without skew", RATES, tuple(body))
 
 
 def _unusual(found: Figures) -> list[str]:
@@ -138,8 +161,10 @@ def _list(values: Sequence[int]) -> str:
 
 
 def plot(found: Sequence[Measured], query: str, path: Path) -> Path:
-    """Latency, time of a checkpoint and time to restart over the share of hot keys; a row for each share of the rate."""
-    runs = [m for m in found if m.case.query == query]
+    """Latency, time of a checkpoint and time to restart over the share of hot keys; a row for each share of the rate.  Of
+    runs with the smallest states."""
+    least = min((m.case.ballast for m in found), default=0)
+    runs = [m for m in found if (m.case.query, m.case.ballast) == (query, least)]
     shares = sorted({m.case.share for m in runs})
     figure = Figure(figsize=(12, 3.6 * len(shares)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -174,5 +199,80 @@ def _panel(
         )
     axes.set_yscale("log")
     axes.set_xlabel("hot items, %")
+    axes.set_ylabel(label)
+    axes.grid(axis="y", lw=0.3)
+
+
+def plot_states(found: Sequence[Measured], query: str, path: Path) -> Path:
+    """Time to restart, and until a state is stored, by how much larger states are (CheckMate, fig. 11); without hot keys
+    where there are such runs."""
+    runs = [m for m in found if m.case.query == query]
+    least = min((m.case.hot for m in runs), default=0.0)
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels: tuple[tuple[str, Callable[[Figures], float | None]], ...] = (
+        ("restart, s", lambda f: f.restart),
+        ("a state is stored, s", lambda f: f.stored),
+    )
+    for axes, (label, value) in zip(figure.subplots(1, 2), panels, strict=True):
+        for way in dict.fromkeys(m.case.way for m in runs):
+            line = [
+                (m.case.ballast, value(m.figures)) for m in runs if (m.case.way, m.case.hot) == (way, least)
+            ]
+            seen = sorted((mib, seconds) for mib, seconds in line if seconds is not None)
+            style, colour = STYLES[way.order], COLOURS[way.protocol]
+            axes.plot(
+                [mib for mib, _ in seen],
+                [s for _, s in seen],
+                style,
+                color=colour,
+                marker="o",
+                ms=3,
+                label=str(way),
+            )
+        axes.set_xlabel("MiB more in each state with hot keys")
+        axes.set_ylabel(label)
+        axes.grid(axis="y", lw=0.3)
+        axes.legend(fontsize=7)
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def plot_seconds(found: Sequence[Measured], query: str, path: Path) -> Path:
+    """Latency by the second through the failure: p50 and p99, a row for each share of hot keys (CheckMate, figs. 9, 10);
+    of runs with the smallest states."""
+    least = min((m.case.ballast for m in found), default=0)
+    runs = [m for m in found if (m.case.query, m.case.ballast) == (query, least) and m.figures.seconds]
+    shares = sorted({(m.case.share, m.case.hot) for m in runs})
+    figure = Figure(figsize=(12, 3.2 * max(1, len(shares))), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(max(1, len(shares)), 2, squeeze=False)
+    for (share, hot), line in zip(shares, panels, strict=False):
+        chosen = [m for m in runs if (m.case.share, m.case.hot) == (share, hot)]
+        _curves(line[0], chosen, "latency, p50, s", lambda second: second.p50)
+        _curves(line[1], chosen, "latency, p99, s", lambda second: second.p99)
+        line[0].set_title(
+            f"{query.upper()}, {share:.0%} of the sustainable rate, {hot:.0%} hot", loc="left", size=10
+        )
+    if runs:
+        panels[0][0].legend(fontsize=7)
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def _curves(axes: Axes, runs: Sequence[Measured], label: str, value: Callable[[Second], float]) -> None:
+    for one in runs:
+        way, seconds = one.case.way, one.figures.seconds
+        axes.plot(
+            [second.at for second in seconds],
+            [value(second) for second in seconds],
+            STYLES[way.order],
+            color=COLOURS[way.protocol],
+            lw=1.1,
+            label=str(way),
+        )
+    axes.axvline(0, color="#888888", lw=0.8)
+    axes.set_yscale("log")
+    axes.set_xlabel("seconds from the kill")
     axes.set_ylabel(label)
     axes.grid(axis="y", lw=0.3)

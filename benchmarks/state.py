@@ -1,11 +1,15 @@
 """What a snapshot of a large state holds up, how much it stores, and what a row costs, by the way in which states are kept.
 
-    python -m benchmarks.state [--megabytes 4 16 64] [--what pause bytes row] [--output text|json]
+    python -m benchmarks.state [--megabytes 4 16 64] [--what pause bytes row spill] [--output text|json]
 
 In one process, without Spark.  Contestants: `arrays` and `paged`, as `checkpoint.state` has them, and the two ways that
 Kwon, Balazinska and Greenberg compare pages with ("Fault-tolerant Stream Processing using a Distributed, Replicated File
 System", section 6.1.3): `asynchronous` serialises the state before it goes on, and stores it beside; `synchronous` stores
 it before it goes on, too.  Their snapshots of virtual machines are left out.  Beside each figure stands theirs.
+
+`spill`: rows a second of an aggregate whose state may take a quarter of its size in memory, by keys at random and by keys of
+which nine of ten rows have the same tenth, over the rows a second of the same state in memory; and the most that was in
+memory, by the kernel's count.  Where the folder for temporary files is in memory, nothing is read from a disk.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from reprise.spark_jobs.operators import Join, KeyedAggregate
 from reprise.spark_jobs.operators.aggregates import ROWS, Partials
 from reprise.spark_jobs.operators.slots import Accumulators
 from reprise.spark_jobs.operators.testing import PLACE, inbox
+from reprise.spark_jobs.spill import SpillStore
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.state_file import encode_state
 
@@ -37,6 +42,7 @@ SLOT_BYTES = 32
 BATCH = 200
 """Rows of a batch: a tenth of a second of their 2,000 rows a second."""
 BATCHES = 300
+SPILL_BATCHES = 200
 TABLE_6 = {1: "18.8 / 21.3", 10: "24.9 / 24.6", 100: "47.7 / 31.5"}
 TABLE_7 = {"synchronous": 617, "asynchronous": 302, "arrays": None, "paged": 202}
 
@@ -75,6 +81,21 @@ class Row:
     arrays_us: float
     paged_us: float
     ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """A state of which `memory_mb` may be in memory."""
+
+    megabytes: int
+    memory_mb: int
+    keys: str
+    rows_s: float
+    all_in_memory_rows_s: float
+    most_mb: float
+    """In memory after a batch, at most."""
+    read_mb: float
+    """That was put out of memory while it was measured, and so about what was read."""
 
 
 def state_of(megabytes: int) -> Accumulators:
@@ -197,6 +218,33 @@ def _compared(operator: str, size: float, code: object, pages: Callable[..., obj
     return Row(operator, size, arrays, paged, paged / arrays)
 
 
+def spills(megabytes: Sequence[int], folder: Path) -> Iterator[Spill]:
+    """State = 4 x memory.  Both get the same batches, one after the other."""
+    for size in megabytes:
+        for keys in ("at random", "nine of ten among a tenth"):
+            dice = np.random.default_rng(4)
+            limited, whole, memory = state_of(size), state_of(size), size * 2**20 // 4
+            store = SpillStore(folder / f"spill-{size}-{keys[:2]}", memory, 16 * size * 2**20)
+            store.bound([limited])
+            took, dropped, most = [0.0, 0.0], store.seen.dropped, 0
+            for number in range(SPILL_BATCHES):
+                count = BATCH if keys == "at random" else BATCH // 10
+                slots = dice.integers(0, whole.size, count)
+                if count < BATCH:
+                    slots = np.concatenate([slots, dice.integers(0, whole.size // 10, BATCH - count)])
+                slots = np.unique(slots)
+                for which in (0, 1) if number % 2 else (1, 0):
+                    began = time.perf_counter()
+                    (limited, whole)[which].update(slots, values(slots))
+                    if which == 0:
+                        store.bound([limited])
+                    took[which] += time.perf_counter() - began
+                most = max(most, store.resident() + store.seen.in_memory)
+            rates = [SPILL_BATCHES * BATCH / seconds for seconds in took]
+            read = (store.seen.dropped - dropped) / 2**20
+            yield Spill(size, memory // 2**20, keys, rates[0], rates[1], most / 2**20, read)
+
+
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
@@ -235,22 +283,40 @@ def shown(figures: Mapping[str, Sequence[object]]) -> Iterator[str]:
                 f"| {one.operator} | {one.megabytes:.0f} | {one.arrays_us:.2f} | {one.paged_us:.2f} | {one.ratio:.2f} "
                 f"| {theirs} |"
             )
+    if found := figures.get("spill"):
+        yield (
+            "| state, MB | may be in memory, MB | keys | rows a second | over all in memory | most in memory, MB "
+            "| put out, MB |"
+        )
+        yield "|--:|--:|---|--:|--:|--:|--:|"
+        for one in found:
+            assert isinstance(one, Spill)
+            ratio = one.rows_s / one.all_in_memory_rows_s
+            yield (
+                f"| {one.megabytes} | {one.memory_mb} | {one.keys} | {one.rows_s:,.0f} | {ratio:.3f} | {one.most_mb:.1f} "
+                f"| {one.read_mb:.1f} |"
+            )
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.state")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[4, 16, 64])
     parser.add_argument(
-        "--what", nargs="+", choices=("pause", "bytes", "row"), default=["pause", "bytes", "row"]
+        "--what",
+        nargs="+",
+        choices=("pause", "bytes", "row", "spill"),
+        default=["pause", "bytes", "row", "spill"],
     )
     parser.add_argument("--output", choices=("text", "json"), default="text")
     options = parser.parse_args(arguments)
-    figures: dict[str, list[Pause | Bytes | Row]] = {}
+    figures: dict[str, list[Pause | Bytes | Row | Spill]] = {}
     with tempfile.TemporaryDirectory() as folder:
         if "pause" in options.what:
             figures["pause"] = list(pauses(options.megabytes, Path(folder)))
         if "bytes" in options.what:
             figures["bytes"] = list(stored_bytes(max(options.megabytes), Path(folder)))
+        if "spill" in options.what:
+            figures["spill"] = list(spills(options.megabytes, Path(folder)))
     if "row" in options.what:
         figures["row"] = list(rows())
     if options.output == "json":

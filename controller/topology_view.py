@@ -23,6 +23,7 @@ from reprise.spark_jobs.topology import (
 from reprise.spark_jobs.topology.availability import passive_standbys, standby_domains, with_standbys
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.class_path import of_library
+from reprise.spark_jobs.topology.given_up import given_up
 from reprise.spark_jobs.topology.guarantees import guarantees
 from reprise.spark_jobs.topology.promise import Promise
 from reprise.spark_jobs.topology.resource import OperatorSpec
@@ -103,7 +104,8 @@ def with_promises(resource: StreamTopology) -> Topology:
 def promises_of(resource: StreamTopology) -> dict[str, Promise]:
     """What is promised of the outputs of each operator, as far as the resource and the library say."""
     silent = silent_operators(resource)
-    return guarantees(resource, {o.name: None if o.name in silent else _says(o) for o in resource.operators})
+    says = {o.name: None if o.name in silent else _says(o) for o in resource.operators}
+    return guarantees(resource, says, given_up(resource, own_code=False))
 
 
 def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) -> Policy:
@@ -116,12 +118,15 @@ def policy_of(resource: StreamTopology, settle_s: float, driver_grace_s: float) 
         window_s=recovery.window_s,
         by_driver=resource.checkpoint.uncoordinated,
         cpu_cap=recovery.cpu_cap,
+        overcommit=recovery.overcommit,
+        rebalance=recovery.rebalance,
         order=Order(recovery.order),
         algorithm=recovery.algorithm,
         time_limit_s=recovery.time_limit_s,
         settle_s=settle_s,
         nodes_wanted=resource.nodes.count,
         node_cpu_milli=milli_cpu(resource.nodes.cpu_cores),
+        failure_domain=resource.nodes.failure_domain,
         driver_grace_s=driver_grace_s,
     )
 

@@ -27,9 +27,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docker"
 BUILD = ("setuptools", "wheel")
-IMAGE = ("s3", "gcs", "azure", "registry")
-"""Extras with the clients of object stores and schema registries: whoever takes the image need not make one of their own
-for them."""
+IMAGE = ("s3", "gcs", "azure", "registry", "protobuf")
+"""Extras with the clients of object stores and schema registries, and Protobuf: whoever takes the image need not make one of
+their own for them."""
 PARTS: Mapping[str, tuple[str, ...]] = {
     "requirements": IMAGE,
     "demo": (*IMAGE, "demo"),

@@ -13,27 +13,38 @@ from reprise.spark_jobs.contract import (
     Place,
     Range,
     Source,
+    SourcePart,
     Tables,
+    Targets,
 )
 from reprise.spark_jobs.errors import EncodeError, NotYetError, SourceError, SpecError
 from reprise.spark_jobs.operators.parameters import duration_us
+from reprise.spark_jobs.operators.state import StatefulOperator
+from reprise.spark_jobs.operators.state_map import MapState
+from reprise.spark_jobs.operators.state_rows import DequeState, ListState
 from reprise.spark_jobs.operators.timers import Timers
 
 __all__ = [
     "LATE_ROWS",
     "Columns",
+    "DequeState",
     "EncodeError",
     "Inbox",
     "Input",
     "Kind",
+    "ListState",
+    "MapState",
     "NotYetError",
     "Operator",
     "Place",
     "Range",
     "Source",
     "SourceError",
+    "SourcePart",
     "SpecError",
+    "StatefulOperator",
     "Tables",
+    "Targets",
     "Timers",
     "duration_us",
 ]

@@ -5,6 +5,7 @@ assumption that the cluster was not overloaded before the failure (section 4.4);
 node was, the measured part is scaled down until its partitions fit under its cap. So an arrangement that ran
 can run again on as many nodes of the same size. For the same reason the measured part never exceeds what one
 node of the topology has under the cap: a hot partition is not lost for ever, it gets a node for itself.
+What partitions took before a plan put them on a node above its cap counts as declared for as long as they are there.
 During an incident: what was computed when it was opened, as a failure changes what is measured.
 """
 
@@ -80,7 +81,8 @@ def _normal(
     desired: Desired | None,
     stats: Mapping[str, PartitionStats],
 ) -> dict[str, int]:
-    least = {p: max(1, cost) for p, cost in declared.items()}
+    known = desired.demand if desired else {}
+    least = {p: max(1, cost, known.get(p, 0)) for p, cost in declared.items()}
     usual = policy.cap_of(policy.node_cpu_milli)
     measured = {
         p: max(c, min(usual, floor(stats[p].cpu_milli) if p in stats else 0)) for p, c in least.items()

@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import inf
 
 from reprise.algorithms import PlanningError
-from reprise.scheduler import moves, rules, skips, standbys, start
+from reprise.scheduler import moves, rebalancing, rules, skips, standbys, start
 from reprise.scheduler.errors import InvariantViolation
 from reprise.scheduler.incident import Incident, Phase
 from reprise.scheduler.invariants import check
@@ -47,6 +47,7 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.pause_changed,
         standbys.placed,
         moves.emptied,
+        rebalancing.rebalanced,
     ),
     State.SETTLING: (
         rules.driver_restarted,
@@ -54,7 +55,11 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.quarantine,
         standbys.promoted,
         rules.false_alarm,
+        standbys.handed_over,
         standbys.promotions_over,
+        rules.settling,
+        standbys.awaited,
+        skips.asked_before_a_plan,
         rules.settled,
     ),
     State.RECOVERING: (
@@ -63,7 +68,9 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.buffers_dropped,
         rules.quarantine,
         standbys.promoted,
+        standbys.handed_over,
         skips.asked,
+        standbys.awaited,
         rules.upgraded,
         rules.replan,
         rules.restored,
@@ -76,7 +83,9 @@ TABLE: Mapping[State, tuple[Rule, ...]] = {
         rules.buffers_dropped,
         rules.quarantine,
         standbys.promoted,
+        standbys.handed_over,
         skips.asked,
+        standbys.awaited,
         rules.upgraded,
         rules.replan,
         rules.caught_up_beside_poison,

@@ -45,14 +45,14 @@ def plan_first(view: View, costs: Mapping[str, int], planner: Planner, nodes: in
     running = {p: n for p, n in view.survivors.items() if p not in idle}
     anew = _planned(view, costs, running, planner)
     best = anew.planned.plan.optimal and view.policy.order is Order.VALUE
-    if not best and _worth(anew.planned, view.policy) < _worth(beside().planned, view.policy):
+    if not best and worth_of_plan(anew.planned, view.policy) < worth_of_plan(beside().planned, view.policy):
         return beside()  # a planner that does not promise the best
     wanted = idle & anew.planned.added.keys()
     staying = {p: n for p, n in view.survivors.items() if p not in idle or p in wanted}
     there = _planned(view, costs, staying, planner) if wanted else anew
-    if _worth(there.planned, view.policy) < _worth(anew.planned, view.policy):
+    if worth_of_plan(there.planned, view.policy) < worth_of_plan(anew.planned, view.policy):
         there = anew
-    return next((one for one in (there, anew) if _rest_fits(view, costs, one, nodes)), None) or beside()
+    return next((one for one in (there, anew) if rest_fits(view, costs, one, nodes)), None) or beside()
 
 
 def _cannot_fit(view: View, costs: Mapping[str, int]) -> bool:
@@ -63,7 +63,7 @@ def _cannot_fit(view: View, costs: Mapping[str, int]) -> bool:
     return lost > sum(free_capacity(view, costs, view.survivors).values())
 
 
-def _rest_fits(view: View, costs: Mapping[str, int], placed: Placed, nodes: int) -> bool:
+def rest_fits(view: View, costs: Mapping[str, int], placed: Placed, nodes: int) -> bool:
     """Whether all that the plan leaves out finds a place beside it once as many nodes are there as before: the largest
     first, each where most is free."""
     there = {**placed.held, **placed.planned.added}
@@ -120,7 +120,7 @@ def _said(evicted: int) -> str:
     )
 
 
-def _worth(planned: Planned, policy: Policy) -> tuple[int, ...]:
+def worth_of_plan(planned: Planned, policy: Policy) -> tuple[int, ...]:
     """How good a plan is by the order of the policy; the greater the better."""
     worth = {c.query: c.priority for c in planned.candidates}
     chosen = sorted((worth[q] for q in planned.plan.queries), reverse=True)

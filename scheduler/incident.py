@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from reprise.algorithms.positions import Line, Origin
+from reprise.algorithms.spans import Span, Spans, batches, joined
 from reprise.scheduler.node_start import NodeStart
 
 MAX_EVENTS = 300
@@ -100,6 +101,11 @@ class EventName(StrEnum):
     CLOSED = "closed"
     LINES_DROPPED = "lines-dropped"
     """Second line of a timeline that is not whole; its detail says how many lines are gone."""
+    OTHER = "other"
+    """What a record of another version says and this one does not know: the detail begins with its name."""
+
+
+_NAMES = frozenset(name.value for name in EventName if name is not EventName.OTHER)
 
 
 class Trigger(StrEnum):
@@ -124,8 +130,23 @@ class Event:
     """One line of the timeline."""
 
     time: float
-    name: str
+    name: EventName
     detail: str = ""
+
+    @staticmethod
+    def of(time: float, name: str, detail: str = "") -> Event:
+        """The line that a record has; a name that this version does not know stands at the beginning of the detail."""
+        if name in _NAMES:
+            return Event(time, EventName(name), detail)
+        return Event(time, EventName.OTHER, f"{name} {detail}" if detail else name)
+
+    @property
+    def written(self) -> tuple[str, str]:
+        """Name and detail as records and people have them; the inverse of `of`."""
+        if self.name is EventName.OTHER:
+            name, _, detail = self.detail.partition(" ")
+            return name, detail
+        return self.name.value, self.detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +212,10 @@ class Incident(Line):
     """Partitions that are recovered from another snapshot than the one at `checkpoint`."""
     starts: Mapping[str, NodeStart] = field(default_factory=dict)
     """How the nodes started that have come since the incident was opened, by `node#incarnation`."""
-    skipped: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Partitions that began anew in this incident, with the first and last batch that lack their rows."""
-    marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Queries with a gap for that reason: first and last batch that may lack rows, each of them marked where it is shown."""
+    skipped: Mapping[str, Spans] = field(default_factory=dict)
+    """Partitions that began anew in this incident, with the batches that lack their rows."""
+    marked: Mapping[str, Spans] = field(default_factory=dict)
+    """Queries with gaps for that reason: batches that may lack rows, each of them marked where it is shown."""
 
     @property
     def turn(self) -> tuple[int, int, int, float]:
@@ -211,12 +232,12 @@ class Incident(Line):
     @property
     def promoted(self) -> bool:
         """Whether a standby was promoted in it."""
-        return any(event.name == EventName.PROMOTED for event in self.events)
+        return any(event.name is EventName.PROMOTED for event in self.events)
 
     @property
     def whole(self) -> bool:
         """Whether the timeline has all of its lines."""
-        return not any(event.name == EventName.LINES_DROPPED for event in self.events)
+        return not any(event.name is EventName.LINES_DROPPED for event in self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +257,12 @@ class PlanRecord:
     id: str
     incident: str
     time: float
-    trigger: str
-    """first | arrival | loss | blocking | start"""
+    trigger: Trigger
     rollback: bool
     checkpoint: int
     generation: int
     free: Mapping[str, int]
-    """Milli-CPU under the cap, by node, before this plan."""
+    """Milli-CPU under the cap, by node, before this plan; where it goes above the cap, what that leaves."""
     candidates: tuple[Candidate, ...]
     plan: Mapping[str, object]
     """The planner's answer in the format of `reprise.algorithms.plan_to_json`, without what follows from the rest of the
@@ -253,9 +273,13 @@ class PlanRecord:
     left_out: Mapping[str, str]
     """Why, for each failed query that stays down."""
     note: str = ""
+    slowdown: Mapping[str, float] = field(default_factory=dict)
+    """How many times as long as it should what runs there takes, for each node above its cap after this plan."""
     pending: tuple[str, ...] = ()
     """The partitions without a place that it could place, in topological order: those that failed, and survivors that gave
     their room (`reprise.scheduler.eviction`)."""
+    anew: tuple[str, ...] = ()
+    """Those of `added` that begin anew, as somebody has asked to skip a query (`reprise.scheduler.skips`)."""
 
     @property
     def turn(self) -> tuple[int, int, int, float]:
@@ -267,9 +291,18 @@ class PlanRecord:
         return tuple(partition for partition in self.pending if partition in query)
 
 
-def batches_in(marked: Mapping[str, tuple[int, int]]) -> int:
-    """How many batches of outputs these are, from the first to the last of each."""
-    return sum(last - first + 1 for first, last in marked.values())
+def gaps_of(incidents: Iterable[Incident]) -> dict[str, Spans]:
+    """Query -> batches that may lack rows, by all of these incidents; what two of them name is there once."""
+    found: dict[str, list[Span]] = {}
+    for incident in incidents:
+        for query, spans in incident.marked.items():
+            found.setdefault(query, []).extend(span for span in spans if span[0] <= span[1])
+    return {query: joined(spans) for query, spans in found.items() if spans}
+
+
+def batches_in(marked: Mapping[str, Spans]) -> int:
+    """How many batches of outputs these are."""
+    return sum(batches(spans) for spans in marked.values())
 
 
 def some(parts: Sequence[str]) -> str:
@@ -284,8 +317,8 @@ def _bounded(events: tuple[Event, ...]) -> tuple[Event, ...]:
     if len(events) < 3 or (len(events) <= MAX_EVENTS and size <= MAX_DETAILS):
         return events
     first, *rest = events
-    dropped = sum(int(event.detail) for event in rest if event.name == EventName.LINES_DROPPED)
-    kept = deque(event for event in rest if event.name != EventName.LINES_DROPPED)
+    dropped = sum(int(event.detail) for event in rest if event.name is EventName.LINES_DROPPED)
+    kept = deque(event for event in rest if event.name is not EventName.LINES_DROPPED)
     since = kept[0].time
     while len(kept) > 1 and (len(kept) > MAX_EVENTS - 2 or size > MAX_DETAILS):
         since = kept[0].time

@@ -15,6 +15,7 @@ from reprise.scheduler.eviction import blocked
 from reprise.scheduler.incident import Phase, Trigger
 from reprise.scheduler.model import Desired, Strategy
 from reprise.scheduler.moves import MayMove
+from reprise.scheduler.overcommit import overfilled
 from reprise.scheduler.steps import CloseIncident, Decision, RuleName
 from reprise.scheduler.view import View
 
@@ -101,5 +102,7 @@ def _cap(view: View, decision: Decision, after: Desired) -> Iterator[tuple[str, 
     standbys = desired.standbys.items() if desired else ()
     passive = view.snapshot.topology.passive  # these begin to step where they are
     there = {p: n for p, n in standbys if after.assignment.get(p) == n and p not in passive}
+    if decision.plan is not None and decision.plan.slowdown:  # and it says so
+        view = overfilled(view)
     before = replace(view, survivors={**old, **there})
     yield from (("C1", excess) for excess in over_the_cap(before, costs, after.assignment))

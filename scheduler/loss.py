@@ -10,6 +10,7 @@ says that all output is kept, nobody at work goes back; else it is not known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reprise.algorithms.positions import Positions
@@ -52,8 +53,11 @@ def loss_of(snapshot: Snapshot, policy: Policy, node: str) -> Loss:
         ),
     )
     view = look(after, policy)
-    promoted = promotable(view, desired, progress, None).keys() & gone
+    to = {p: n for p, n in promotable(view, desired, progress, None).items() if p in gone}
+    promoted = to.keys()
     lost = tuple(p.id for p in snapshot.topology.partitions if p.id in gone - promoted)
+    if promoted:
+        view = look(_after_promotions(after, to), policy)
     everything = bool(lost) and not some_stay(view)
     back: frozenset[str] | None = frozenset()
     if everything:
@@ -62,6 +66,8 @@ def loss_of(snapshot: Snapshot, policy: Policy, node: str) -> Loss:
         back = frozenset() if progress.stored.get("dropped") == 0 else None
     elif lost:
         back = going_back(view, lost)
+    if back is not None:
+        back -= promoted
     order = [p.id for p in snapshot.topology.partitions]
     return Loss(
         node,
@@ -70,4 +76,16 @@ def loss_of(snapshot: Snapshot, policy: Policy, node: str) -> Loss:
         None if back is None else tuple(p for p in order if p in back),
         everything,
         view.newest,
+    )
+
+
+def _after_promotions(snapshot: Snapshot, to: Mapping[str, str]) -> Snapshot:
+    """What the plan for the rest sees: these are at work where their standbys were, as far as they are."""
+    desired, progress = snapshot.desired, snapshot.progress
+    assert desired is not None and progress is not None
+    at = {p: progress.standbys[p] for p in to}
+    return replace(
+        snapshot,
+        desired=replace(desired, assignment={**desired.assignment, **to}),
+        progress=replace(progress, positions={**progress.positions, **at}),
     )

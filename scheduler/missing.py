@@ -17,7 +17,6 @@ class Missing:
     def __init__(self, order: Mapping[str, int], down: Set[str]) -> None:
         self._order, self._down = order, down
         self._shared: dict[int, tuple[frozenset[str], tuple[str, ...]]] = {}
-        """With the set itself, so that no other one gets its id."""
 
     def __call__(self, partitions: Set[str]) -> tuple[str, ...]:
         """All of them."""
@@ -37,12 +36,10 @@ class Missing:
         return self._ordered((*shared[:most], *own[:most]))[:most]
 
     def _parts(self, partitions: Set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        if not isinstance(partitions, UnionSet):
-            return (), self._ordered(partitions & self._down)
-        key = id(partitions.shared)
-        if key not in self._shared:
-            self._shared[key] = partitions.shared, self._ordered(partitions.shared & self._down)
-        return self._shared[key][1], self._ordered(partitions.own & self._down)
+        shared, own = UnionSet.parts_of(partitions)
+        if id(shared) not in self._shared:
+            self._shared[id(shared)] = shared, self._ordered(shared & self._down)
+        return self._shared[id(shared)][1], self._ordered(own & self._down)
 
     def _ordered(self, partitions: Set[str] | tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(partitions, key=self._order.__getitem__))

@@ -14,8 +14,10 @@ from typing import Any
 
 from reprise.algorithms.cpu import under_cap
 from reprise.algorithms.failure import Failure
+from reprise.algorithms.outside import Outside
 from reprise.algorithms.positions import Line, Origin, Positions
 from reprise.algorithms.recovery_time import RestoreWork
+from reprise.algorithms.spans import Spans
 from reprise.scheduler.incident import Incident
 from reprise.scheduler.node_start import NodeStart
 
@@ -64,6 +66,13 @@ class Policy:
     """Losses further apart than this are not counted together."""
     cpu_cap: float = 0.8
     """Share of a node's CPU that plans may fill."""
+    overcommit: float = 0.0
+    """Share of a node's CPU that plans of an incident may fill where a query would be left out otherwise; 0: the cap holds
+    (`reprise.scheduler.overcommit`)."""
+    rebalance: bool = False
+    """After an incident, and when nodes come, load is levelled by planned moves (`reprise.scheduler.rebalancing`)."""
+    rebalance_after_s: float = 30.0
+    """So long things have to be calm first: what is measured is the median of 24 s, and nodes that come do so together."""
     order: Order = Order.VALUE
     algorithm: str = "auto"
     """Planner by its registered name; the operator-centric strategy has its own."""
@@ -77,6 +86,8 @@ class Policy:
     """CPU of a node that is gone, and of which nothing else is known any more."""
     driver_grace_s: float = 30.0
     """How long after a restart of the driver to wait for as many nodes as there were before."""
+    failure_domain: str | None = None
+    """Label of nodes; those with the same value are lost together (`reprise.scheduler.domains`)."""
 
     def cap_of(self, cpu_milli: int) -> int:
         """What plans may use of a node, milli-CPU."""
@@ -105,7 +116,8 @@ class QueryView:
 
 @dataclass(frozen=True, slots=True)
 class TopologyView:
-    """`partitions` in topological order. Not `deterministic`: a failure during an incident rolls all back."""
+    """`partitions` in topological order. Not `deterministic`: a failure rolls all back, unless what may differ
+    waits for passive standbys and goes on there (`Progress.output_waits`)."""
 
     name: str
     partitions: tuple[PartitionView, ...]
@@ -148,6 +160,26 @@ class Moving:
     considered: frozenset[str] = frozenset()
     """Nodes that were there, with a mark on those to be emptied, when this was decided: with others it is decided anew, and
     with the same ones no plan is made again for what has no room before a deadline."""
+    rebalances: bool = False
+    """It is one to level load: nobody has to leave, so it is given up where anything speaks against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalancing:
+    """How far load is levelled over the nodes that are there (`reprise.scheduler.rebalancing`)."""
+
+    nodes: frozenset[str]
+    """The nodes that it is levelled over, as `node#incarnation`; with others it begins anew."""
+    at: float
+    """Seconds since the epoch before which nothing more is planned."""
+    rounds: int
+    """How often moves may still be planned; 0 with no moves left: it is over."""
+    to: Mapping[str, str] = field(default_factory=dict)
+    """Partition -> `node#incarnation`, of the moves of this round that have not begun."""
+
+    @property
+    def over(self) -> bool:
+        return not self.rounds and not self.to
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +222,8 @@ class Progress:
     restored: Mapping[str, int] = field(default_factory=dict)
     """Partition -> batch of the snapshot that it was restored from since something failed, where the driver chose it."""
     bad_checkpoints: frozenset[int] = frozenset()
-    gaps: frozenset[str] = frozenset()
+    not_kept: frozenset[str] = frozenset()
+    """Partitions at work whose upstreams hold no longer what they need: only a rollback of all feeds them."""
     buffers: Mapping[str, int] = field(default_factory=dict)
     stuck: str = ""
     """Why nothing moves although nodes are there: jobs that fail the same way again and again."""
@@ -217,10 +250,11 @@ class Progress:
     """What operators count, by operator and name, summed over their partitions at work."""
     starts: Mapping[str, NodeStart] = field(default_factory=dict)
     """What the driver says of the starts of the nodes that came last, by `node#incarnation`."""
-    skipped: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Partition -> first and last batch without its rows, the last time that it began anew (`availability: amnesia`)."""
-    marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Output partition -> first and last batch that may lack rows, the last time that there were any."""
+    skipped: Mapping[str, Spans] = field(default_factory=dict)
+    """Partition -> batches without its rows, as it began anew (`availability: amnesia`, `reprise skip`): at least those
+    behind the checkpoint that the desired state restores from."""
+    marked: Mapping[str, Spans] = field(default_factory=dict)
+    """Output partition -> batches that may lack rows for that, of the same time."""
     standbys: Mapping[str, int] = field(default_factory=dict)
     """Partition -> the last batch that its standby has applied, or has the state of, of those that could be promoted."""
     backed: Set[str] = frozenset()
@@ -234,8 +268,16 @@ class Progress:
     something is decided for it."""
     stored: Mapping[str, float] = field(default_factory=dict)
     """What checkpoints have cost in this driver's life; keys as in docs/recovery.md."""
+    settings: str = ""
+    """Which settings of the topology it follows; empty: one that knows of none."""
     deterministic: bool = True
     """A replay by the code that runs gives the same again.  While it drains, the topology may say otherwise already."""
+    output_waits: Set[str] = frozenset()
+    """Partitions whose output waits until their passive standbys have it: all of which a replay may differ, or none."""
+    waits: Mapping[str, Outside] = field(default_factory=dict)
+    """Partition at work -> what of the outside it waits for, as it cannot be read, or written, now."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Partition -> the wish (`Desired.anew`) that it begin anew which the driver does not carry out: it is restored."""
 
     @property
     def poisoned(self) -> dict[str, Failure]:
@@ -265,6 +307,11 @@ class PartitionStats:
     """What it would have to do if it were lost now; None: the driver does not say."""
     input_rows_s: float | None = None
     """Rows a second that it has applied, over several batches; None: the driver does not say."""
+    watermark: int | None = None
+    """Microseconds of event time below which no row will come any more, late ones apart; None: it has none, its input has
+    ended, or the driver does not say."""
+    input_ended: bool = False
+    """Whether no row will come any more at all."""
 
 
 def of_standby(partition: str) -> str:
@@ -294,6 +341,10 @@ class Desired(Line):
     """Partition -> node of its standby (`reprise.scheduler.standbys`)."""
     anew: Mapping[str, str] = field(default_factory=dict)
     """Partition that is to begin anew, as somebody asked for it -> the id of that wish; until everything is at work."""
+    demand: Mapping[str, int] = field(default_factory=dict)
+    """Milli-CPU that partitions took before a plan put them on a node above its cap: they count as no less since."""
+    rebalancing: Rebalancing | None = None
+    """How far load is levelled; None: not begun, and anew after each incident."""
     skips: Mapping[str, str] = field(default_factory=dict)
     """Where a wish to skip stands (`reprise.scheduler.wishes.annotated`) -> the id of the last one there that was taken."""
 

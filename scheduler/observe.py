@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reprise.algorithms.positions import Origin
+from reprise.algorithms.spans import Spans, behind, joined
 from reprise.scheduler import back
 from reprise.scheduler.incident import EventName, Incident, LostNode, Phase, QueryTimeline, some
 from reprise.scheduler.node_start import MAX_STARTS, NodeStart, StartPhase
@@ -83,7 +84,7 @@ def _nodes_started(view: View, incident: Incident) -> Incident:
     """The incident with what is known by now of the starts of nodes that have come since it was opened."""
     progress, desired = view.snapshot.progress, view.snapshot.desired
     given = frozenset(desired.assignment.values()) if desired else frozenset()
-    planned = next((event.time for event in reversed(incident.events) if event.name == EventName.PLAN), None)
+    planned = next((event.time for event in reversed(incident.events) if event.name is EventName.PLAN), None)
     starts = dict(incident.starts)
     for node in view.snapshot.nodes:
         came = node.start.at.get(StartPhase.HEARTBEAT)
@@ -117,17 +118,39 @@ def _batches_skipped(view: View, incident: Incident) -> Incident:
     progress = view.snapshot.progress
     if progress is None or not progress.skipped:
         return incident
-    skipped = {p: span for p, span in progress.skipped.items() if span[1] > incident.checkpoint}
-    marked = {q: span for q, span in progress.marked.items() if span[1] > incident.checkpoint}
-    new = [f"{p} {a} to {b}" for p, (a, b) in sorted(skipped.items()) if incident.skipped.get(p) != (a, b)]
-    gaps = [f"{q} {a} to {b}" for q, (a, b) in sorted(marked.items()) if incident.marked.get(q) != (a, b)]
+    skipped, marked = (
+        _behind(progress.skipped, incident.checkpoint),
+        _behind(progress.marked, incident.checkpoint),
+    )
+    new, gaps = _unknown(incident.skipped, skipped), _unknown(incident.marked, marked)
     if not new and not gaps:
         return incident
     detail = f"without rows of {some(new)}; marked: {some(gaps) or 'none'}"
     incident = replace(
-        incident, skipped={**incident.skipped, **skipped}, marked={**incident.marked, **marked}
+        incident, skipped=_and(incident.skipped, skipped), marked=_and(incident.marked, marked)
     )
     return incident.log(view.now, EventName.BATCHES_SKIPPED, detail)
+
+
+def _behind(told: Mapping[str, Spans], batch: int) -> dict[str, Spans]:
+    """Those spans that end behind a batch, of whatever has one."""
+    late = {name: behind(spans, batch) for name, spans in told.items()}
+    return {name: spans for name, spans in late.items() if spans}
+
+
+def _unknown(known: Mapping[str, Spans], told: Mapping[str, Spans]) -> list[str]:
+    """Those told of that are not within what is known, in words, by name."""
+    return [
+        f"{name} {first} to {last}"
+        for name, spans in sorted(told.items())
+        for first, last in spans
+        if joined((*known.get(name, ()), (first, last))) != known.get(name)
+    ]
+
+
+def _and(known: Mapping[str, Spans], told: Mapping[str, Spans]) -> dict[str, Spans]:
+    """Both: a second gap in one incident must neither hide the first nor what is whole between them."""
+    return {**known, **{name: joined((*known.get(name, ()), *spans)) for name, spans in told.items()}}
 
 
 def _queries_lost(view: View, incident: Incident) -> Incident:

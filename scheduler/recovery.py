@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from reprise.scheduler.eviction import Placed, plan_first, rearranged
+from reprise.scheduler import domains
+from reprise.scheduler.eviction import Placed, plan_first, rearranged, worth_of_plan
 from reprise.scheduler.incident import EventName, Incident, Kind, Phase, Trigger, some
 from reprise.scheduler.model import Desired, Strategy
+from reprise.scheduler.overcommit import if_better, said_of_slowdowns, slowdowns
 from reprise.scheduler.planning import Planned, plan_recovery
 from reprise.scheduler.scope import going_back, some_stay
 from reprise.scheduler.situation import Situation, carried_out
 from reprise.scheduler.steps import Decision, RuleName, WriteDesired, WriteIncident, act
+from reprise.scheduler.view import View
 
 Recovery = Callable[[Situation, bool], Decision | None]
 
@@ -35,20 +38,36 @@ def plan_by_plan(s: Situation, first: bool) -> Decision | None:
     (`reprise.scheduler.eviction`).  And survivors go on, where there all go back (`reprise.scheduler.scope`)."""
     view = s.view
     lost = [p for p in view.failed if p in s.desired.assignment]
-    anew = first or (bool(lost) and not view.snapshot.topology.deterministic)
+    anew = first or (bool(lost) and not view.replays_alike)
     rollback = anew and not some_stay(view)
     candidates = tuple(view.failed) if anew else view.movable
     if not anew and len(candidates) < len(view.failed):
         return _taken_off(s) if lost else None
     if not first and not lost and s.nothing_more(candidates):
         return None
-    if anew:
-        placed = plan_first(view, s.costs, s.planner, s.open.nodes_before)
-    else:
-        placed = Placed(plan_recovery(view, s.costs, view.survivors, candidates, s.planner), view.survivors)
+    placed = _placed(s, anew, candidates)
     if all_anew := rearranged(view, s.costs, placed.planned, s.open.nodes_before, s.planner):
         rollback, placed = True, all_anew
+    placed = domains.regarded(view, s.costs, placed, s.open.nodes_before)
     return _as_planned(s, placed, _trigger(s, first, bool(lost)), anew, rollback)
+
+
+def _placed(s: Situation, anew: bool, candidates: Collection[str]) -> Placed:
+    """What comes back where; above the cap where that is allowed and brings back more.  A first start keeps to the
+    cap until it has lost a node."""
+
+    def plan(view: View) -> Placed:
+        if anew:
+            return plan_first(view, s.costs, s.planner, s.open.nodes_before)
+        return Placed(plan_recovery(view, s.costs, view.survivors, candidates, s.planner), view.survivors)
+
+    def better(one: Placed, other: Placed) -> bool:
+        policy = s.view.policy
+        return worth_of_plan(one.planned, policy) > worth_of_plan(other.planned, policy)
+
+    if s.open.kind is Kind.START and not s.open.lost:
+        return plan(s.view)
+    return if_better(s.view, plan, lambda placed: bool(placed.planned.left_out), better)
 
 
 def _as_planned(s: Situation, placed: Placed, trigger: Trigger, anew: bool, rollback: bool) -> Decision:
@@ -62,6 +81,12 @@ def _as_planned(s: Situation, placed: Placed, trigger: Trigger, anew: bool, roll
         paused=view.snapshot.paused,
     )
     note = placed.note
+    # who begins anew does so with everything, where a replay may differ: if it gives up its place, or feeds one that does
+    rollback = rollback or any(
+        after.assignment.get(p) != n for p, n in view.survivors.items() if p in view.output_waits
+    )
+    if anew and view.output_waits:
+        rollback = rollback or not view.output_waits.isdisjoint(going_back(view, planned.pending))
     if rollback:
         after = after.back_to(view.newest)
     elif anew:
@@ -69,6 +94,7 @@ def _as_planned(s: Situation, placed: Placed, trigger: Trigger, anew: bool, roll
         note = "; ".join(filter(None, (note, back)))
     elif after.assignment == before.assignment:
         after = before
+    note = _with_what_follows(s, note, after)
     incident = _after_plan(s, after, planned)
     desired = None if after is before else after
     summary = "; ".join(filter(None, (_summary(planned), note)))
@@ -97,6 +123,16 @@ def _with_ancestors(s: Situation, after: Desired, failed: Collection[str]) -> tu
     return after.covered_by(s.view.newest).taking_back(back | again), note
 
 
+def _with_what_follows(s: Situation, note: str, after: Desired) -> str:
+    """The note of a plan, with what is above the cap after it, and what a failure domain would take."""
+    above = (
+        said_of_slowdowns(slowdowns(s.view, s.costs, after.assignment)) if s.view.policy.overcommit else ""
+    )
+    begun = [p for p in after.anew if p in after.assignment and p not in s.view.at_work]
+    anew = f"{some(begun)} begin anew, as somebody has asked to skip" if begun else ""
+    return "; ".join(filter(None, (note, anew, above, domains.said(s.view, after.assignment))))
+
+
 def _taken_off(s: Situation) -> Decision:
     """What failed on usable nodes is taken from them. The plan follows when the driver has seen it: planned at
     once without these partitions, others would get the room that they leave."""
@@ -115,9 +151,19 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
     fewer = last is not None and last.waiting != frozenset(candidates)
     if not candidates or (not first and not fewer and s.nothing_more(candidates)):
         return None
-    planned = plan_recovery(view, s.costs, view.survivors, candidates, s.planner)
-    if set(planned.added) != set(candidates):
+
+    def lacks(one: Planned) -> bool:
+        return set(one.added) != set(candidates)
+
+    planned = if_better(
+        view,
+        lambda seen: plan_recovery(seen, s.costs, seen.survivors, candidates, s.planner),
+        lacks,
+        lambda one, _: not lacks(one),
+    )
+    if lacks(planned):
         return _not_yet(s, planned, candidates)
+    planned = domains.regarded(view, s.costs, Placed(planned, view.survivors), s.open.nodes_before).planned
     scoped = some_stay(view)
     after = before.next(
         assignment={**view.survivors, **planned.added},
@@ -127,6 +173,7 @@ def restore_whole(s: Situation, first: bool) -> Decision | None:
         paused=view.snapshot.paused,
     )
     after, note = _with_ancestors(s, after, candidates) if scoped else (after.back_to(view.newest), "")
+    note = _with_what_follows(s, note, after)
     incident = _after_plan(s, after, planned)
     summary = "; ".join(filter(None, (_summary(planned), note)))
     return carried_out(

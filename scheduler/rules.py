@@ -13,6 +13,7 @@ from reprise.scheduler.costs import normal_costs
 from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, incident_id, some
 from reprise.scheduler.model import Desired, Poison
 from reprise.scheduler.observe import last_look, lost_within_window, observe
+from reprise.scheduler.overcommit import demand
 from reprise.scheduler.recovery import recover
 from reprise.scheduler.scope import behind_newest
 from reprise.scheduler.situation import Situation
@@ -104,9 +105,14 @@ def checkpoint_damaged(s: Situation) -> Decision | None:
 def buffers_dropped(s: Situation) -> Decision | None:
     """A restored partition needs output that its upstreams dropped for want of room: all go back to the checkpoint."""
     view, progress = s.view, s.view.snapshot.progress
-    if progress is None or not view.acked or not progress.gaps or progress.generation != s.desired.generation:
+    if (
+        progress is None
+        or not view.acked
+        or not progress.not_kept
+        or progress.generation != s.desired.generation
+    ):
         return None
-    reason = f"buffers were full: no output is left for {', '.join(sorted(progress.gaps))}"
+    reason = f"buffers were full: no output is left for {', '.join(sorted(progress.not_kept))}"
     if s.incident is None:
         if s.desired.moving is None:
             return None
@@ -179,12 +185,12 @@ def false_alarm(s: Situation) -> Decision | None:
     reason = "nothing is failed any more"
     incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
     incident = incident.log(s.now, EventName.FALSE_ALARM, reason)
-    after = s.desired.next(punctuate=not s.view.poison, plan=None, anew={})
+    after = s.desired.next(punctuate=not s.view.poison, plan=None, anew={}, rebalancing=None)
     return act(RuleName.FALSE_ALARM, reason, WriteDesired(after), CloseIncident(incident))
 
 
-def settled(s: Situation) -> Decision | None:
-    """The burst is over: its kind is settled by the number of nodes lost, and the first move is made."""
+def settling(s: Situation) -> Decision | None:
+    """The rest of the burst is waited for, what the driver says that it lost, and the nodes of a new driver."""
     incident, policy = s.open, s.view.policy
     ready = len(s.view.usable)
     if s.now < incident.settle_until:
@@ -200,6 +206,13 @@ def settled(s: Situation) -> Decision | None:
     if incident.driver_until is not None and ready == 0:
         later = replace(incident, driver_until=s.now + policy.driver_grace_s)
         return act(RuleName.SETTLING, "no node is back with the new driver", WriteIncident(later))
+    return None
+
+
+def settled(s: Situation) -> Decision:
+    """The burst is over: its kind is settled by the number of nodes lost, and the first move is made."""
+    incident, policy = s.open, s.view.policy
+    ready = len(s.view.usable)
     count = lost_within_window(s.view, incident)
     if incident.kind is Kind.BLOCKING and count >= policy.correlated_nodes:
         incident = replace(incident, kind=Kind.CORRELATED)
@@ -258,7 +271,7 @@ def checkpoint_complete(s: Situation) -> Decision | None:
         return None
     if not view.acked:  # the last look at the queries is at a report that may be believed
         return None
-    if behind_newest(view) or (progress is not None and progress.gaps):
+    if behind_newest(view) or (progress is not None and progress.not_kept):
         return None  # it has still to come to where the others were
     if view.by_driver and progress is not None and progress.restored and not final:
         return _closed(s, f"all {len(progress.restored)} that went back are stored again", view.newest)
@@ -291,6 +304,8 @@ def _closed(s: Situation, reason: str, checkpoint: Positions) -> Decision:
         plan=None,
         paused=s.view.snapshot.paused,
         anew={},
+        rebalancing=None,
+        demand=demand(s.view, s.costs),
     ).covered_by(checkpoint)
     incident = replace(last_look(s.view, s.open), phase=Phase.CLOSED, closed_at=s.now)
     incident = incident.log(s.now, EventName.CLOSED, reason)

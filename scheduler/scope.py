@@ -2,7 +2,8 @@
 
 A partition that is restored from the newest checkpoint needs what its upstreams made since.  Where they still have it they
 send it again, and go on; else they make it again, from the same checkpoint.  Readers of a restored partition skip what
-they have applied: they stay where they are, as a deterministic operator makes the same rows again.
+they have applied: they stay where they are, as a deterministic operator makes the same rows again.  One of which a replay
+may differ never goes back alone: it goes on where its standby is, or everything goes back.
 
 It is the greatest valid line of `reprise.algorithms.recovery_line` for one snapshot of each partition, all at one
 position, survivors that have passed it, and operators that are replayable: a test holds it to that on random graphs.
@@ -23,9 +24,11 @@ def some_stay(view: View) -> bool:
         view.survivors  # none after a restart of the driver
         and view.policy.scope is not Scope.GLOBAL
         and view.policy.strategy.whole_queries
-        and view.snapshot.topology.deterministic
+        and view.replays_alike
     ):
         return False
+    if view.output_waits and not view.output_waits.isdisjoint(going_back(view, list(view.failed))):
+        return False  # what it gives may differ from what was kept of it
     if view.by_driver:
         return True  # the driver knows what each still holds, and takes back who has not enough
     return not view.newest.others and not behind_newest(view)  # a line goes back as a whole

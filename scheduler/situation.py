@@ -13,6 +13,7 @@ from reprise.algorithms import Plan, plan_to_json
 from reprise.scheduler.costs import frozen_costs
 from reprise.scheduler.incident import MAX_RIVALS, Considered, Incident, PlanRecord, Trigger
 from reprise.scheduler.model import Desired
+from reprise.scheduler.overcommit import slowdowns
 from reprise.scheduler.planning import Planned
 from reprise.scheduler.precomputed import Planner
 from reprise.scheduler.steps import AddPlan, Decision, RuleName, WriteDesired, WriteIncident, act
@@ -82,7 +83,11 @@ class Situation:
             seconds=planned.plan.seconds,
             left_out=planned.left_out,
             note="; ".join(filter(None, (note, planned.outvalued))),
+            slowdown=slowdowns(self.view, self.costs, after.assignment)
+            if self.view.policy.overcommit
+            else {},
             pending=planned.pending,
+            anew=tuple(p for p in added if p in after.anew),
         )
 
     def considered(self, candidates: Iterable[str], added: Mapping[str, str]) -> Considered:

@@ -36,15 +36,15 @@ def asked(s: Situation) -> Decision | None:
     new = fresh(s.view.snapshot.wishes, s.desired.skips)
     if not new or not s.view.acked:
         return None
-    stays = scope.some_stay(s.view)
+    whole = why_whole(s.view)
     by_query = {query_of(place): wish for place, wish in new.items()}
     queries = [q for q in s.view.snapshot.topology.queries if q.id in by_query]
-    missed = {q.id: would_begin_anew(s.view, q) if stays else () for q in queries}
+    missed = {q.id: would_begin_anew(s.view, q) if not whole else () for q in queries}
     begun = _begun(s, by_query)
     targets = {q: tuple(p for p in partitions if p not in begun) for q, partitions in missed.items()}
     anew = {p: by_query[q].id for q, partitions in targets.items() for p in partitions}
     skips = {**s.desired.skips, **{place: wish.id for place, wish in new.items()}}
-    told = [_told(q, targets.get(q), stays, bool(missed.get(q))) for q in sorted(by_query)]
+    told = [_told(q, targets.get(q), whole, bool(missed.get(q))) for q in sorted(by_query)]
     taken = takes(new)
     if not anew:
         steps: tuple[Step, ...] = (WriteDesired(s.desired.next(skips=skips)), *taken)
@@ -62,6 +62,12 @@ def asked(s: Situation) -> Decision | None:
     return act(RuleName.SKIP_ASKED, "; ".join(told), *steps)
 
 
+def asked_before_a_plan(s: Situation) -> Decision | None:
+    """Once a burst is over, so that the first plan is one with what begins anew: it may wait for a person, and whoever asks
+    meanwhile must not.  Where everything goes back, that comes first, and the wish is for what does not come back by it."""
+    return asked(s) if scope.some_stay(s.view) else None
+
+
 def _begun(s: Situation, queries: Container[str]) -> frozenset[str]:
     """What begins anew already by a wish for another query: it would only begin later, and more rows would be missing.  Who
     asks for the same query again means just that, as where the driver could not skip it before."""
@@ -74,7 +80,8 @@ def _begun(s: Situation, queries: Container[str]) -> frozenset[str]:
 
 def with_void_wishes(s: Situation, decision: Decision) -> Decision:
     """A decision by which everything goes back says in its incident that what was to begin anew is restored instead; but not
-    of what the driver has put on record as skipped behind that checkpoint: a replay does without its rows, too."""
+    of what the driver has put on record as skipped behind that checkpoint: a replay does without its rows, too.  The record
+    may be of an earlier wish in this incident, and does not say which; so the batch up to which it goes is said."""
     before, after = s.view.snapshot.desired, decision.desired
     if before is None or after is None:
         return decision
@@ -83,13 +90,16 @@ def with_void_wishes(s: Situation, decision: Decision) -> Decision:
         return decision
     progress = s.view.snapshot.progress
     skipped = {} if progress is None else progress.skipped
-    kept = {p for p in gone if p in skipped and skipped[p][1] > after.checkpoint}
+    kept = {p for p in gone if p in skipped and skipped[p][-1][1] > after.checkpoint}
     parts = []
     if gone - kept:
         void = some(sorted(gone - kept))
         parts.append(f"the wish to skip is void with a rollback or a new driver: {void} restored")
     if kept:
-        parts.append(f"{some(sorted(kept))}: what is on record as skipped stays so, also in the replay")
+        spans = some([f"{p} up to batch {skipped[p][-1][1]}" for p in sorted(kept)])
+        parts.append(
+            f"what is on record as skipped stays so, also in the replay: {spans}; a wish for more is void"
+        )
     said = "; ".join(parts)
     steps = [
         WriteIncident(step.incident.log(s.now, EventName.SKIP_ASKED, said))
@@ -134,13 +144,19 @@ def under_way(desired: Desired | None, order: Iterable[str], working: Container[
     return found
 
 
-def _told(query: str, partitions: tuple[str, ...] | None, stays: bool, misses: bool) -> str:
+def why_whole(view: View) -> str:
+    """Why all that is lost is restored, whatever is asked for; empty: it need not be."""
+    # what it gave is with others, and what it would begin anew with is not what gave that
+    if view.output_waits:
+        return "an operator is not deterministic"
+    return "" if scope.some_stay(view) else "everything goes back to the checkpoint"
+
+
+def _told(query: str, partitions: tuple[str, ...] | None, whole: str, misses: bool) -> str:
     if partitions is None:
         return f"{query} is no query of the topology, and nothing is skipped"
-    if not stays:
-        return (
-            f"nothing of {query} is skipped: everything goes back to the checkpoint, so all of it is restored"
-        )
+    if whole:
+        return f"nothing of {query} is skipped: {whole}, so all of it is restored"
     if not partitions and misses:
         return f"{query} is skipped already: what it misses begins anew for another query"
     if not partitions:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from reprise.scheduler import domains
 from reprise.scheduler.costs import free_capacity, normal_costs
+from reprise.scheduler.eviction import Placed
 from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, Trigger, incident_id
 from reprise.scheduler.model import Desired
 from reprise.scheduler.placement import spread
@@ -70,7 +72,12 @@ def placed(s: Situation) -> Decision | None:
     everything = tuple(p.id for p in view.snapshot.topology.partitions if p.id not in view.poison)
     assignment = spread(everything, costs, free)
     if assignment is not None:
-        reason = f"{len(assignment)} partitions on {len(free)} nodes"
+        assignment = domains.at_start(few, costs, assignment)
+        reason = "; ".join(
+            filter(
+                None, (f"{len(assignment)} partitions on {len(free)} nodes", domains.said(few, assignment))
+            )
+        )
         return act(RuleName.START, reason, WriteDesired(replace(start, assignment=assignment)), *taken)
     decision = _partial(replace(s, view=_all_failed(few)), costs, start)
     return replace(decision, steps=(*decision.steps, *taken))
@@ -83,6 +90,7 @@ def _all_failed(view: View) -> View:
 
 def _partial(s: Situation, costs: dict[str, int], start: Desired) -> Decision:
     planned = plan_recovery(s.view, costs, {}, s.view.failed, s.planner)
+    planned = domains.regarded(s.view, costs, Placed(planned, {}), s.view.policy.nodes_wanted).planned
     start = replace(start, assignment=dict(planned.added))
     if len(planned.added) == len(s.view.failed):
         return act(RuleName.START, "everything fits, by an exact packing", WriteDesired(start))

@@ -7,7 +7,7 @@ speak of an assignment that is not wanted any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from reprise.algorithms.failure import Failure
@@ -56,6 +56,44 @@ class View:
     def by_driver(self) -> bool:
         """Whether the driver finds from which snapshot each partition is restored, and says so when it has."""
         return self.policy.by_driver
+
+    @property
+    def output_waits(self) -> Set[str]:
+        """Partitions whose output waits until their standbys have it: all of which a replay may differ, or none.  The driver
+        says which, as it may run other code than the topology names, until it has drained."""
+        progress = self.snapshot.progress
+        return frozenset() if progress is None else progress.output_waits
+
+    @property
+    def goes_on_at_standbys(self) -> bool:
+        """Whether what is lost may go on where its standby is: replays give the same, or output waits for the standbys."""
+        return self.snapshot.topology.deterministic or bool(self.output_waits)
+
+    def may_be_promoted(self, partition: str) -> bool:
+        """Whether the standby of a partition may go on in its place.  Where a replay may differ only a passive one may:
+        outputs wait for checkpoints then, and an active one drops what its partition has not shown yet."""
+        topology = self.snapshot.topology
+        # those whose output waits have passive ones, also where the topology asks for none any more
+        return topology.deterministic or (
+            bool(self.output_waits) and (partition in topology.passive or partition in self.output_waits)
+        )
+
+    @property
+    def may_have_standbys(self) -> Set[str]:
+        """Partitions of which a standby may be placed: where a replay may differ, passive ones alone (`may_be_promoted`)."""
+        topology = self.snapshot.topology
+        if not self.goes_on_at_standbys:
+            return frozenset()
+        return topology.standbys if topology.deterministic else topology.standbys & topology.passive
+
+    @property
+    def replays_alike(self) -> bool:
+        """Whether what failed can come back alone, and what is made again is what was there: operators are deterministic, or
+        the others, whose output waits for their standbys, have not failed."""
+        if self.snapshot.topology.deterministic:
+            return True
+        waits = self.output_waits
+        return bool(waits) and waits.isdisjoint(self.failed.keys() | self.poison.keys())
 
     @property
     def now(self) -> float:

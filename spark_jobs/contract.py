@@ -16,14 +16,19 @@ Times are event times in integer microseconds since the epoch.  Tables are `pyar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import get_annotations
 from types import MemberDescriptorType
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.platform import Platform
 
 Columns = tuple[str, ...] | None
 """Names of the columns of rows, in order; None: not known."""
@@ -31,8 +36,14 @@ Columns = tuple[str, ...] | None
 LATE_ROWS = "late_rows"
 """The counter of rows that an operator dropped because they came too late."""
 
+FIRST_STATE_VERSION = 1
+"""`state_version` of a class that does not say it."""
+
 Tables = Mapping[str, pa.Table]
 """A state in the form that checkpoints store: named Arrow tables, nothing pickled."""
+
+Targets = Callable[[pa.Table], npt.NDArray[np.int64]]
+"""Of rows that have the columns by which an operator's input is grouped: to the partition with which index each belongs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,26 @@ class Inbox:
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
+def joined_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of tables of one kind, one after the other, in the columns of the first that has rows; a column without
+    values takes the type of the others.  TypeError: their columns do not go together."""
+    some = [table for table in tables if table.num_rows]
+    if len(some) <= 1:
+        return (some or list(tables) or [pa.table({})])[0]
+    names = some[0].column_names
+    if other := next((t.column_names for t in some if set(t.column_names) != set(names)), None):
+        raise TypeError(f"the tables of two partitions have other columns: {names} and {other}")
+    ordered = [table.select(names) for table in some]
+    try:
+        return pa.concat_tables(ordered, promote_options="default").combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        pass
+    try:
+        return pa.concat_tables([t.cast(some[0].schema) for t in ordered]).combine_chunks()
+    except pa.ArrowException as error:
+        raise TypeError(f"the tables of two partitions do not go together: {error}") from error
+
+
 def require_table(rows: object) -> None:
     """TypeError for rows that are neither a table nor None: said at once, and not where they are encoded later."""
     if rows is not None and not isinstance(rows, pa.Table):
@@ -97,7 +128,7 @@ class Kind(StrEnum):
     """The same state and input give the same output."""
     CONVERGENT = "convergent"
     """From the initial state, at any batch, it comes to the outputs of a run from the first batch: its output depends on no
-    input older than `Operator.oldest_needed`."""
+    input older than `Operator.oldest_needed` or `Operator.oldest_needed_behind` says."""
     REPEATABLE = "repeatable"
     """Each row of its output depends on one row of its input, of the same batch; which columns it has may depend on the
     others of the batch."""
@@ -152,6 +183,18 @@ class Operator(ABC):
         An operator that is `convergent` says it; it never falls from one batch to the next."""
         return batch if self.kind is Kind.REPEATABLE else None
 
+    def oldest_needed_behind(self, state: Any, batch: int) -> int | None:
+        """The first batch of input on which the output of the batches behind `batch` can depend, where the rows decide that:
+        `state` is that after `batch`, and is not changed.  At most `batch + 1`; it never falls.  An operator that is
+        `convergent` defines it where `oldest_needed` cannot know; it is asked after every job, so it must be quick."""
+        return self.oldest_needed(batch + 1)
+
+    @property
+    def reaches_by_state(self) -> bool:
+        """Whether only its state says how far back it reaches (`oldest_needed_behind`)."""
+        asked = type(self).oldest_needed_behind is not Operator.oldest_needed_behind
+        return asked and self.kind is Kind.CONVERGENT and self.oldest_needed(1) is None
+
     def initial(self, place: Place) -> Any:
         """The state before the first batch; None for a stateless operator."""
         return None
@@ -182,12 +225,78 @@ class Operator(ABC):
         """The inverse of `freeze`: a state from checkpointed tables."""
         return self.initial(place)
 
+    state_version: ClassVar[int] = FIRST_STATE_VERSION
+    """Version of what `freeze` gives: raise it with each change after which `restore` could not read what was stored
+    before.  It is stored with each state."""
+
+    oldest_state_version: ClassVar[int | None] = None
+    """The oldest version that `upgrade_state` takes over; None: the first, where the class defines `upgrade_state`."""
+
+    def upgrade_state(self, place: Place, version: int, tables: Tables) -> Tables:
+        """Tables as `freeze` of this class gives them, made of those that version `version` of it gave; called before
+        `restore`, once for each state of an earlier version, never with a later one.  It must depend on nothing else, as the
+        same state may be restored again."""
+        raise NotImplementedError(f"{type(self).__name__} does not define upgrade_state")
+
+    def reads_state(self, version: int) -> bool:
+        """Whether a state of this version can be restored: by itself, or through `upgrade_state`."""
+        return self._oldest_read <= version <= self.state_version
+
+    @property
+    def state_versions(self) -> str:
+        """The versions that it reads, for people."""
+        oldest, newest = self._oldest_read, self.state_version
+        return f"version {newest} alone" if oldest == newest else f"versions {oldest} to {newest}"
+
+    @property
+    def _oldest_read(self) -> int:
+        if type(self).upgrade_state is Operator.upgrade_state:
+            return self.state_version
+        return FIRST_STATE_VERSION if self.oldest_state_version is None else self.oldest_state_version
+
     def counters(self, state: Any) -> Mapping[str, int]:
         """Optional: named whole numbers that a person would ask of a running partition: what it has dropped (`late_rows`),
         what it holds (`keys`).  It is asked after every job, so it must be quick.  The sum over the partitions of the
         operator is in the status document, in `reprise status`, on the web page and among the driver's metrics.
         """
         return {}
+
+    @property
+    def state_keys(self) -> Columns:
+        """Columns of the input that decide which part of the state a row reads and changes, so that the state can be divided
+        by them when parallelism changes (docs/operators.md); None: it cannot be.  It may be an attribute, too."""
+        return None
+
+    @property
+    def state_inputs(self) -> Columns:
+        """The upstream operators whose rows the state is made of; None: all."""
+        return None
+
+    def keys_of(self, name: str, table: pa.Table) -> pa.Table:
+        """The columns `state_keys` of each row of one of the tables that `freeze` gives, in the types of the input."""
+        keys = self.state_keys or ()
+        missing = [key for key in keys if key not in table.column_names]
+        if missing and table.num_rows:
+            raise ValueError(
+                f"the table {name!r} of the state has no column {missing[0]!r}, so its rows belong to no partition: "
+                "define `keys_of`, or `split_state` and `merge_states`"
+            )
+        return table.select([key for key in keys if key in table.column_names])
+
+    def split_state(self, tables: Tables, targets: Targets, parallelism: int) -> Sequence[Tables]:
+        """The parts of one partition's state that `parallelism` partitions get, by index.  By default each row of each table
+        goes where its `keys_of` belong."""
+        parts: list[dict[str, pa.Table]] = [{} for _ in range(parallelism)]
+        for name, table in tables.items():
+            index = targets(self.keys_of(name, table)) if table.num_rows else np.zeros(0, np.int64)
+            for number, part in enumerate(parts):
+                part[name] = table.filter(pa.array(index == number)) if table.num_rows else table
+        return parts
+
+    def merge_states(self, parts: Sequence[Tables]) -> Tables:
+        """One partition's state out of the parts of those before, in their order; no key is in two of them."""
+        named = dict.fromkeys(name for part in parts for name in part)
+        return {name: joined_rows([part[name] for part in parts if name in part]) for name in named}
 
 
 _follows_from_kind = Operator.deterministic
@@ -210,6 +319,14 @@ class Range(NamedTuple):
         start, end, *logs = value
         pairs = {name: (int(s), int(e)) for name, (s, e) in dict(*logs).items()}
         return Range(int(start), int(end), pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """How far one source partition is: the range of its last batch, whose end it goes on from, and its state."""
+
+    upto: Range
+    tables: Tables | None = None
 
 
 class Source(ABC):
@@ -237,6 +354,10 @@ class Source(ABC):
         end = self.advance(place, batch, before.end)
         return None if end is None else Range(before.end, end)
 
+    gives_up: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """Parameters -> values with which rows may be left out -> what is given up by that, for people.
+    It is said with what is promised of each output that depends on it (docs/recovery.md)."""
+
     files: ClassVar[tuple[str, ...]] = ()
     """Parameters that hold paths of files; relative ones are meant from the folder of the topology file."""
 
@@ -244,6 +365,9 @@ class Source(ABC):
         """Optional: the columns of the rows; None: not known.  Called where the topology file is read, so files may be
         looked at.  SpecError("parameter", "why") for a file that cannot be read."""
         return None
+
+    def runs_on(self, platform: Platform) -> None:  # noqa: B027 - most sources wait for nobody
+        """Called once, before anything is asked: clocks and threads of the process that it is in from now on."""
 
     def look(self) -> None:  # noqa: B027 - most sources know by themselves
         """Called in the driver before the ranges of one or more batches are asked for: the time to ask the outside."""
@@ -277,6 +401,16 @@ class Source(ABC):
     def restore(self, place: Place, tables: Tables) -> Any:
         """The inverse of `freeze`."""
         return self.initial(place)
+
+    def repartition(
+        self, operator: str, parts: Sequence[SourcePart], parallelism: int
+    ) -> Sequence[SourcePart]:
+        """Where `parallelism` source partitions go on that take the place of these: together they have read the same rows,
+        and read all others.  SpecError("parallelism", "why") where that cannot be."""
+        raise SpecError(
+            "parallelism",
+            f"{type(self).__name__} does not say how what it has read falls to other partitions",
+        )
 
     def notices(self) -> list[str]:
         """What a person should know of since the last call: rows that were set aside, offsets that were lost."""

@@ -63,6 +63,10 @@ class NewerVersionError(CheckpointError):
     older one instead would go back behind output that is shown.  To be read again, as its writer may replace it."""
 
 
+class StateVersionError(DataPlaneError):
+    """A stored state of a version that the operator's class does not read.  It is not damaged: the class is another one."""
+
+
 class SupersededError(DataPlaneError):
     """A later driver has begun with the same checkpoint location: this one must release and complete nothing more."""
 

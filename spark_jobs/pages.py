@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from reprise.spark_jobs.arrow_stream import from_stream, to_stream
+from reprise.spark_jobs.spill import SpillStore
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -41,6 +42,9 @@ touched between snapshots where pages pay at all."""
 CHUNK_ROWS = 4096
 """Rows of a page of an append-only table, which is stored once when it is full: each costs a few hundred bytes more than its
 rows."""
+
+HOLD = 64
+"""Pages that are put together between two looks at how much is in memory."""
 
 ENTRY = np.dtype([("file", "<i4"), ("offset", "<i8"), ("length", "<i8"), ("crc", "<u4")])
 """Where a page is stored: the number of the file in a list beside it, bytes within, and the CRC-32 of its contents."""
@@ -110,10 +114,12 @@ class PageSet:
     (`replaced`).
     """
 
-    __slots__ = ("_open", "_shared", "_version", "_versions", "lock", "stored")
+    __slots__ = ("_open", "_shared", "_version", "_versions", "keep", "lock", "stored")
 
     def __init__(self, size: int) -> None:
         self.lock = threading.Lock()
+        self.keep: Callable[[bytes], bytes | memoryview] | None = None
+        """Where the arrays are on disk (`reprise.spark_jobs.spill`): what puts the contents of a page there, too."""
         self._open: list[weakref.ref[FrozenColumns]] = []
         """Snapshots of the present arrays.  One that nobody holds any more needs nothing."""
         self._version = 1
@@ -184,7 +190,7 @@ class FrozenColumns(Frozen):
 
     def __init__(self, pages: PageSet, columns: Mapping[str, Array], size: int, versions: Ints) -> None:
         self._set, self._columns, self._size = pages, columns, size
-        self._aside: dict[int, bytes] = {}
+        self._aside: dict[int, bytes | memoryview] = {}
         self.stored, self.versions = pages.stored, versions
         self.wanted: Bools = np.ones(len(versions), np.bool_)
         """Pages whose contents are in the arrays alone."""
@@ -193,19 +199,28 @@ class FrozenColumns(Frozen):
         columns = [[name, array.dtype.str] for name, array in self._columns.items()]
         return {"kind": "columns", "rows": self._size, "page": PAGE_ROWS, "columns": columns}
 
-    def page(self, number: int) -> bytes:
+    def page(self, number: int) -> bytes | memoryview:
         with self._set.lock:
-            self.put_aside(number)
+            if self._set.keep is None:
+                self.put_aside(number)
+            elif self.wanted[
+                number
+            ]:  # it is read again where it is asked for again, and takes no memory until then
+                return self._contents(number)
             data = self._aside.get(number)
         if data is None:
             raise LookupError(f"page {number} of a snapshot that was released")
         return data
 
+    def _contents(self, number: int) -> bytes:
+        rows = slice(number * PAGE_ROWS, min((number + 1) * PAGE_ROWS, self._size))
+        return b"".join([array[rows].data for array in self._columns.values()])
+
     def put_aside(self, number: int) -> None:
         """Keep a page's contents as they are, where that is not done yet.  Only under the lock of the set."""
         if number < len(self.wanted) and self.wanted[number]:
-            rows = slice(number * PAGE_ROWS, min((number + 1) * PAGE_ROWS, self._size))
-            self._aside[number] = b"".join([array[rows].data for array in self._columns.values()])
+            data = self._contents(number)
+            self._aside[number] = data if self._set.keep is None else self._set.keep(data)
             self.wanted[number] = False
 
     def release(self) -> None:
@@ -232,18 +247,24 @@ class FrozenRows(Frozen):
         return to_stream(rows)
 
 
-def assembled(described: Mapping[str, Any], pages: Sequence[bytes | memoryview]) -> pa.Table:
-    """The rows of a section.  ValueError, KeyError: the pages are not those that were described."""
+def assembled(
+    described: Mapping[str, Any], pages: Sequence[bytes | memoryview], spilled: SpillStore | None = None
+) -> pa.Table:
+    """The rows of a section; in files of `spilled`, where they may be larger than memory.  ValueError, KeyError: the pages
+    are not those that were described."""
     if described["kind"] == "rows":
         return pa.concat_tables([from_stream(page) for page in pages])
     if described["kind"] != "columns":
         raise ValueError(f"pages of kind {described['kind']!r} are not known")
     rows, step = int(described["rows"]), int(described["page"])
-    columns = {name: np.empty(rows, np.dtype(kind)) for name, kind in described["columns"]}
+    make: Callable[[int, np.dtype[Any]], Array] = np.empty if spilled is None else spilled.array
+    columns = {name: make(rows, np.dtype(kind)) for name, kind in described["columns"]}
     for number, page in enumerate(pages):
         first = number * step
         count, at = min(step, rows - first), 0
         for array in columns.values():
             array[first : first + count] = np.frombuffer(page, array.dtype, count, at)
             at += count * array.itemsize
+        if spilled is not None and number % HOLD == 0:
+            spilled.hold()
     return pa.table(columns)

@@ -1,4 +1,4 @@
-"""What a process has of its machine besides files and connections: clocks, and threads that wait for each other.
+"""What a process has of its machine besides connections: clocks, threads that wait for each other, room on its own disk.
 
 Problem: code that asks `time` and begins a `threading.Thread` by itself runs in real time alone, and never twice the same.
 Who is given a `Platform` runs as well in a simulated world, where time passes when
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from queue import Queue, SimpleQueue
 from typing import Any, Protocol
 
@@ -36,6 +37,13 @@ def _after(seconds: float, call: Callable[[], object]) -> None:
     timer.start()
 
 
+def write_new(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file that is not there yet.  OSError: the disk is full, or the name is taken; part of it may be there."""
+    with path.open("xb") as written:
+        for piece in pieces:
+            written.write(piece)
+
+
 @dataclass(frozen=True, slots=True)
 class Platform:
     """The clocks and threads of one process; what is not given is the operating system's."""
@@ -54,9 +62,13 @@ class Platform:
     event: Callable[[], threading.Event] = threading.Event
     lock: Callable[[], Any] = threading.RLock
     """A lock that its holder may take again, and hold while waiting for something else."""
+    condition: Callable[[], Any] = threading.Condition
+    """A lock whose holder may wait until another one has changed what it guards."""
     queue: Callable[[], Queue[Any]] = Queue
     signals: Callable[[], SimpleQueue[Any]] = SimpleQueue
     """A queue that handlers of signals may put into."""
+    write: Callable[[Path, Iterable[bytes | memoryview]], None] = write_new
+    """Write a file to the node's own disk (`write_new`)."""
 
 
 PLATFORM = Platform()

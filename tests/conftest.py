@@ -14,10 +14,12 @@ settings.register_profile(
     "reprise", examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("reprise")
+gc.disable()  # until all tests are known: what they are made of stays
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What was imported stays: to look through it again and again for garbage takes a tenth of the time of all tests."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)

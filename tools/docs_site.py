@@ -42,8 +42,8 @@ NAVIGATION: Mapping[str, Sequence[str]] = {
     ),
     "Ten minutes to the first recovery": ("docs/first-recovery",),
     "Write your own": (
-        "docs/topology", "docs/operators", "docs/kafka", "docs/checkpoints", "docs/storage", "docs/nexmark",
-        "docs/your-code",
+        "docs/topology", "docs/changes", "docs/operators", "docs/kafka", "docs/checkpoints", "docs/savepoints",
+        "docs/storage", "docs/nexmark", "docs/your-code",
     ),
     "Operate": (
         "docs/kubernetes", "charts/*/README", "docs/embedded", "docs/security", "docs/alerts", "docs/web",

@@ -1,8 +1,9 @@
 """`python -m tools.generate [--check]`: write what is generated from the models, or say what is old.
 
-Files: `crds/<plural>.yaml`, the same in the chart (Helm installs what is in its `crds/`), `docs/reference.md`, and what is
-made for Prometheus and Grafana: `docs/metrics.md`, `docs/alerts.md`, the rules (`charts/reprise/rules`, `monitoring`) and
-the dashboards (`charts/reprise/dashboards`).
+Files: `crds/<plural>.yaml`, the same in the chart (Helm installs what is in its `crds/`), `docs/reference.md`,
+`docs/changes.md`, and what is made for Prometheus and Grafana: `docs/metrics.md`, `docs/alerts.md`, the rules
+(`charts/reprise/rules`, `monitoring`) and the dashboards (`charts/reprise/dashboards`).  The chart's README is made of its
+values and their schema.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from reprise.controller.crd.crds import KINDS, definition
 from reprise.controller.observability import dashboards
 from reprise.controller.observability.alerts import defaults
 from tools import alerts_render as alerts
+from tools import change_reference as changes
 from tools import metrics_reference as metrics
+from tools.chart_readme import readme
 from tools.crd_reference import reference
 
 ROOT = Path(__file__).parents[1]
@@ -32,8 +35,10 @@ def outputs() -> dict[str, str]:
     found = {f"{folder}/{name}.yaml": text for folder in folders for name, text in crds.items()}
     return found | {
         "docs/reference.md": reference(),
+        "docs/changes.md": changes.reference(),
         "docs/metrics.md": metrics.reference(),
         "docs/alerts.md": alerts.reference(),
+        "charts/reprise/README.md": readme(ROOT / "charts" / "reprise"),
         "charts/reprise/rules/alerts.yaml": alerts.template(),
         **{f"charts/reprise/dashboards/{name}": text for name, text in dashboards.files().items()},
         "monitoring/prometheus-rules.yaml": alerts.rules_file(defaults()),

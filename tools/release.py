@@ -8,6 +8,7 @@
 | `reprise-crds-V.yaml` | kubectl: the three definitions, where Helm is not used and before an upgrade with it |
 | `reprise-image-context-V.tar.gz` | `docker build -`: what the image is built from |
 | `reprise-V.cdx.json` | the packages that are installed into the image, in CycloneDX |
+| `kubectl-reprise-V.tar.gz`, `reprise-krew-V.yaml` | Krew: the plugin `kubectl reprise`, and the manifest that leads to it |
 | `SHA256SUMS` | `sha256sum --check` |
 
 All pieces are made of the commit that is checked out, and of nothing else: a tree with changes that are not committed is
@@ -38,7 +39,7 @@ from typing import Any
 
 import yaml
 
-from tools import sbom, wheel
+from tools import krew_plugin, sbom, wheel
 from tools.testbed.build import BuildError
 from tools.testbed.clients import ensure
 
@@ -49,6 +50,8 @@ HEADING = re.compile(r"^## (\S+)(.*)$", re.MULTILINE)
 STATUS = re.compile(r"^Version (\d[^\s,]*)", re.MULTILINE)
 AS_COMMITTED = ("-c", "core.autocrlf=false", "-c", "core.attributesFile=/dev/null")
 """A user's own settings of git do not change the files of a commit."""
+URL = "https://releases.invalid/reprise"
+"""Where the pieces are said to be found where nobody says: the project has no address of its own."""
 CONTEXT = ("Dockerfile", ".dockerignore")
 """Of the image context, whatever `.dockerignore` says."""
 
@@ -72,8 +75,11 @@ class Commit:
         return str(self.project["version"])
 
 
-def make(out: Path, root: Path = ROOT) -> tuple[Path, ...]:
-    """Write all pieces into an empty folder; their paths, the sums last.  Raises ReleaseError, and then writes nothing."""
+def make(out: Path, root: Path = ROOT, url: str = URL) -> tuple[Path, ...]:
+    """Write all pieces into an empty folder; their paths, the sums last.
+
+    `url`: below which they will be found.  Raises ReleaseError, and then writes nothing.
+    """
     if out.exists() and any(out.iterdir()):
         raise ReleaseError(f"--out: {out} is not empty")
     if changed := git(root, "status", "--porcelain", "--untracked-files=all"):
@@ -86,7 +92,7 @@ def make(out: Path, root: Path = ROOT) -> tuple[Path, ...]:
         agree(tree, str(project["version"]))
         made.mkdir()
         try:
-            pieces = write(Commit(tree, project, epoch), made)
+            pieces = write(Commit(tree, project, epoch), made, url)
         except subprocess.CalledProcessError as error:
             raise ReleaseError(f"{error.cmd[0]}: {error.stderr.strip()}") from error
         (made / SUMS).write_text(sums(pieces), encoding="utf-8")
@@ -143,16 +149,37 @@ def _newest(tree: Path) -> tuple[str, str]:
     return (found[1], found[2].strip()) if found else ("none", "")
 
 
-def write(commit: Commit, made: Path) -> tuple[Path, ...]:
+def write(commit: Commit, made: Path, url: str) -> tuple[Path, ...]:
     """All pieces but the sums."""
+    built = wheel.build(made, commit.tree, datetime.fromtimestamp(commit.epoch, UTC))
+    plugin = plugin_archive(commit, made, built)
     return (
-        wheel.build(made, commit.tree, datetime.fromtimestamp(commit.epoch, UTC)),
+        built,
         source(commit, made),
         chart(commit, made),
         crds(commit, made),
         image_context(commit, made),
         sbom.write(made / f"reprise-{commit.version}.cdx.json", commit.tree),
+        plugin,
+        _written(
+            made / f"reprise-krew-{commit.version}.yaml", krew_plugin.manifest(commit.version, plugin, url)
+        ),
     )
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def plugin_archive(commit: Commit, made: Path, built: Path) -> Path:
+    """What Krew unpacks: the launcher, the wheel that it runs, and the licence."""
+    path = made / f"kubectl-reprise-{commit.version}.tar.gz"
+    with tempfile.TemporaryDirectory(prefix="plugin-") as folder:
+        for member in (commit.tree / krew_plugin.LAUNCHER, built, commit.tree / "LICENSE"):
+            shutil.copy2(member, folder)
+        flat = Commit(Path(folder), commit.project, commit.epoch)
+        return pack(path, flat, files(flat.tree, ["."]), "")
 
 
 def source(commit: Commit, made: Path) -> Path:
@@ -241,8 +268,12 @@ def main() -> int:
         prog="python -m tools.release", description="What is published of a version."
     )
     parser.add_argument("--out", type=Path, required=True, help="an empty folder")
+    parser.add_argument(
+        "--url", default=URL, help="below which the pieces will be found; the manifest of Krew has it"
+    )
+    given = parser.parse_args()
     try:
-        pieces = make(parser.parse_args().out)
+        pieces = make(given.out, url=given.url)
     except ReleaseError as error:
         print(error, file=sys.stderr)
         return 1

@@ -17,6 +17,7 @@ from reprise.controller.status.model import LeftOutView, PartitionView, PlanView
 from reprise.controller.status.partition_state import PartitionState
 from reprise.controller.status.partitions import LOST
 from reprise.controller.status.query_state import Status
+from reprise.controller.status.standbys import with_upstream_backup
 from reprise.spark_jobs.topology.promise import Promise
 
 
@@ -95,8 +96,13 @@ class Explanation:
     """The plan that this is taken from."""
     recovery: Recovery | None = None
     """If a node were lost now; None where it is not known, as while something is missing."""
+    slower: tuple[str, ...] = ()
+    """Nodes above their cap that it has partitions on, with how much slower that makes it."""
     promise: Promise | None = None
     """What is promised of its output; None where a controller of an earlier version does not say."""
+    fed_again: tuple[str, ...] = ()
+    """Operators that it needs of which a lost partition is fed again by what it reads (`availability: upstream-backup`),
+    which is built for one failure along a path (level 1); empty before a driver has reported."""
 
 
 def explain(document: StatusDocument, query_id: str) -> Explanation:
@@ -126,13 +132,30 @@ def explain(document: StatusDocument, query_id: str) -> Explanation:
         expected=expected,
         plan=document.plan.id if document.plan else None,
         recovery=recovery_of(document, query),
+        slower=_slower(document, query.id),
         promise=_promise(document, query.id),
+        fed_again=_fed_again(document, query.id),
+    )
+
+
+def _slower(document: StatusDocument, query: str) -> tuple[str, ...]:
+    nodes = {partition.node for partition in needed_by(document, query)}
+    return tuple(
+        f"{n.name} is to run {n.used}m of {n.cpu}m: about {n.slowdown:g} times as slow"
+        for n in document.nodes
+        if n.id in nodes and n.slowdown is not None and n.slowdown > 1
     )
 
 
 def _promise(document: StatusDocument, query: str) -> Promise | None:
     operator = query.rpartition(".")[0]
     return next((o.promise for o in document.graph.operators if o.name == operator), None)
+
+
+def _fed_again(document: StatusDocument, query: str) -> tuple[str, ...]:
+    """One with standbys is fed as a last resort, where both copies are lost: that is said of the partition."""
+    found = with_upstream_backup(needed_by(document, query), document.graph)
+    return tuple(dict.fromkeys(partition.operator for partition in found))
 
 
 def _lost_of(document: StatusDocument, query: str) -> list[PartitionView]:
@@ -149,7 +172,7 @@ def _missing(partition: PartitionView) -> MissingPartition:
 _BACKED = {
     None: "",
     True: "what it reads can feed it again, without its stored state",
-    False: "what it reads has not kept enough to feed it again: it comes from the checkpoint",
+    False: "what it reads cannot feed it again now: it comes from the checkpoint",
 }
 """By `PartitionView.backed`."""
 

@@ -47,7 +47,7 @@ class NodeLoss:
     rows: Figure
     """That would be applied once more."""
     read: Figure
-    """Bytes of stored states that would be read."""
+    """Bytes of stored states that would be read: from the store, or by who lives from copies on its own node."""
     stream_s: Figure
     """Seconds of the stream that are repeated, of the partition that goes back furthest."""
     seconds: Figure
@@ -88,7 +88,8 @@ def _now(known: Known, loss: Loss) -> NodeLoss:
     back = loss.back or ()
     members = (*loss.lost, *back)
     # who has a standby and is among these does not go on there
-    works = partition_recoveries(members, replace(seen, progress=replace(seen.progress, standbys={})))
+    alone = replace(seen, progress=replace(seen.progress, standbys={}))
+    works = partition_recoveries(members, alone, {}, known.now.batch_interval_s)
     missing = [p for p in members if p not in works]
     assumed: tuple[str, ...] = ()
     if missing:

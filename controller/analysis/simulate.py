@@ -19,6 +19,7 @@ from reprise.controller.status.share import priority_share
 from reprise.controller.topology_view import policy_of, silent_operators, view_of
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
 from reprise.scheduler.errors import SchedulerError
+from reprise.scheduler.incident import Trigger
 from reprise.scheduler.model import Policy, TopologyView
 from reprise.scheduler.simulation.run import Change, Durations, Happening, SimulationResult, run_simulation
 from reprise.scheduler.steps import RuleName
@@ -52,7 +53,7 @@ class PlanOutlook:
     id: str
     at: float
     """Seconds after the observation."""
-    trigger: str
+    trigger: Trigger
     placed: tuple[str, ...]
     """Queries that are whole with it: never lost, or brought back by it or an earlier one."""
     left_out: dict[str, str]

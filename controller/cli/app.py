@@ -26,10 +26,15 @@ COMMANDS = {
     "simulate": "What would happen if nodes were lost now and others arrived; nothing is touched.",
     "history": "What happened: faults, plans, queries lost and back.",
     "incident": "Post-mortem of an incident as Markdown with pictures.",
+    "diff": "What applying a changed file would do to a topology that runs.",
+    "apply": "Change a run on this machine in place: priorities, declared load, policies.",
     "pause": "Stop reading further batches.",
     "resume": "Go on after a pause.",
     "drain": "Empty a node before it is taken away.",
     "skip": "Let a query that cannot come back do without what it has missed; what lacks rows is marked.",
+    "savepoint": "Keep a checkpoint under a name, for another topology to begin from.",
+    "list": "The topologies on Kubernetes: which are ready, and what is wrong with the others.",
+    "logs": "The last lines of the driver's or the executors' logs (Kubernetes).",
     "approve": "Let the recovery plan that waits be carried out (Kubernetes).",
     "restart": "End the driver, so that another one is started (Kubernetes).",
     "report": "A bundle for a bug report, without secrets.",
@@ -66,7 +71,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """An unknown command is answered with the known ones."""
-        if args and args[0] not in COMMANDS:
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             ctx.fail(f"no command {args[0]!r}; there are {', '.join(COMMANDS)}")
         return super().resolve_command(ctx, args)
 

@@ -15,6 +15,7 @@ from reprise.controller.local.run.config import Outcome, RunConfig, RunResult
 from reprise.controller.local.run.supervisor import run_topology
 from reprise.controller.observability.metrics.endpoint import RunMetrics
 from reprise.controller.status.query_state import RunState
+from reprise.spark_jobs.topology import StreamTopology
 
 EXIT = {
     Outcome.DONE: exits.DONE,
@@ -43,7 +44,11 @@ def carry_out(config: RunConfig, web: int | None, quiet: bool) -> RunResult:
             page.show(state)
             display.watch(state, actions)
 
-        result = run_topology(config, watch, display.progress)
+        def changed(other: StreamTopology) -> None:
+            metrics.follow(other)
+            page.follow(other)
+
+        result = run_topology(config, watch, display.progress, changed)
     verdict(console, result)
     return result
 

@@ -1,4 +1,7 @@
-"""What a shell may complete beside names of commands, options and files: queries, incidents, nodes and planners.
+"""What a shell may complete beside names of commands, options and files: topologies, queries, incidents, nodes and planners.
+
+Where neither a folder nor a file is named, topologies and their queries are those of the kubeconfig's cluster: one request
+to its API server.
 
 Each function gets what stands on the line before the cursor.  Invariant: whatever is wrong there, nothing is raised and
 nothing is written: a shell shows no suggestion then.
@@ -46,11 +49,39 @@ def _topology(given: dict[str, Any]) -> Any:
     return expand(load_topology(given["file"], data=False))
 
 
+def _is_local(given: dict[str, Any]) -> bool:
+    return any(given.get(option) is not None for option in ("out", "zk", "root", "file"))
+
+
+def _on_cluster(given: dict[str, Any]) -> dict[str, Any]:
+    """The topologies of the namespace on Kubernetes, by name."""
+    from reprise.controller.cli.target import Address
+    from reprise.controller.cli.target_kubernetes import listed
+
+    fields = ("namespace", "context", "kubeconfig")
+    found = listed(Address(**{name: given.get(name) for name in fields}), everywhere=False)
+    return {str(one["metadata"]["name"]): one for one in found}
+
+
+@completer
+def topologies(given: dict[str, Any]) -> Iterable[str]:
+    """The topologies of the namespace on Kubernetes; none where another way to name one is taken."""
+    return () if _is_local(given) else _on_cluster(given)
+
+
 @completer
 def queries(given: dict[str, Any]) -> Iterable[str]:
-    """The queries of the topology that --out or -f names."""
-    found: Iterable[str] = _topology(given).queries
-    return found
+    """The queries of the topology that --out or -f names, or the word before on Kubernetes.  Without a word before there the
+    topologies, and where there is one alone its queries, as its name can be left out."""
+    if _is_local(given):
+        local: Iterable[str] = _topology(given).queries
+        return local
+    from reprise.spark_jobs.topology import expand, from_object
+
+    there, before = _on_cluster(given), tuple(given.get("words") or ())
+    named = there.get(before[0]) if before else next(iter(there.values())) if len(there) == 1 else None
+    found = [] if named is None else list(expand(from_object(dict(named))).queries)
+    return found if before else [*there, *found]
 
 
 @completer

@@ -7,9 +7,10 @@ import time
 import click
 
 from reprise.controller.cli import exits
+from reprise.controller.cli.arguments import name_argument
 from reprise.controller.cli.complete import nodes
 from reprise.controller.cli.options import DURATION
-from reprise.controller.cli.target import Address, Target, name_argument, target_options
+from reprise.controller.cli.target import Address, Target, target_options
 from reprise.controller.plural import counted
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.observation import Observation, snapshot_of

@@ -19,6 +19,12 @@ from reprise.controller.status.incidents import MAX_MISSING
 from reprise.controller.status.model import AimView
 from reprise.controller.status.query_state import Status
 
+_LEVEL = (
+    "a lost partition by what it reads, without its stored state, for one failure along a path (level 1); where two in a "
+    "row are lost, or what is kept did not fit, it comes from the checkpoint"
+)
+"""Up to where upstream backup goes, in the words of `reprise validate`."""
+
 MOST_TIMES = 10
 """Partitions of which it is printed what they would have to do; the JSON has all."""
 
@@ -39,7 +45,8 @@ def command(address: Address, words: tuple[str, ...], of_checkpoints: bool, outp
     The time is a range that rests on what this topology has measured so far: the pace at which nodes came, and how long
     restoring and catching up took. It is unknown where one of these was never seen.
 
-    What is promised of its output when something fails, and which operators limit it, is as `reprise validate` has it.
+    What is promised of its output when something fails, and which operators limit it, is as `reprise validate` has it. Where
+    operators that it needs have upstream backup, it says up to where that goes, and what follows then.
 
     While all of it is at work: in how many seconds it would be back if a node were lost now, and what each of its partitions
     would have to read and to replay.
@@ -81,8 +88,11 @@ def explanation_page(found: Explanation) -> RenderableType:
         parts.append(_labelled("", f"({found.expected.basis})"))
     if found.capacity is not None:
         parts += [_labelled(*line) for line in _capacity(found.capacity)]
+    parts += [_labelled("slower", text) for text in found.slower]
     if found.promise is not None:
         parts.append(_labelled("output", str(found.promise)))
+    if found.fed_again:
+        parts.append(_labelled("fed again", f"{', '.join(found.fed_again)}: {_LEVEL}"))
     if found.missing:
         parts += [Text(), _missing(found)]
     if found.recovery is not None:

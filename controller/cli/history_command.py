@@ -11,9 +11,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from reprise.controller.cli.arguments import name_argument
 from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table, span
 from reprise.controller.cli.resources_page import incident_line
-from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.controller.cli.target import Address, target_options
 from reprise.controller.cli.target_kubernetes import PageError
 from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import is_running, read_record

@@ -21,13 +21,14 @@ from reprise.algorithms import (
     solve_strict,
 )
 from reprise.algorithms.registry import OPERATOR_CENTRIC
+from reprise.controller.cli.arguments import name_argument
 from reprise.controller.cli.complete import planners
 from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.options import DURATION
 from reprise.controller.cli.recorded import RecordedPlan, recorded_plans
-from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table
+from reprise.controller.cli.render import for_programs, how_found, output_option, plain_console, plain_table
 from reprise.controller.cli.resources_page import plan_page
-from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.controller.cli.target import Address, target_options
 from reprise.controller.cli.target_kubernetes import PageError
 from reprise.controller.status.model import PlanView
 from reprise.spark_jobs.topology.choices import QueryOrder
@@ -120,7 +121,10 @@ def plan_view_page(plan: PlanView) -> RenderableType:
     quality = "optimal" if plan.optimal else f"at most {plan.bound} is possible"
     free = sum(plan.free.values())
     head = Text(f"{plan.id}  {plan.trigger}", style="bold")
-    head.append(f"  worth {plan.value} ({quality}), {plan.algorithm}, {plan.seconds:.3f} s", style="default")
+    head.append(
+        f"  worth {plan.value} ({quality}), {how_found(plan.algorithm)}, {plan.seconds:.3f} s",
+        style="default",
+    )
     more = [
         f"{free}m free on {len(plan.free)} nodes; {plan.at_work} of {len(plan.added)} partitions are back"
     ]
@@ -158,7 +162,8 @@ def _solve(instance: Instance, order: QueryOrder, algorithm: str, time_limit: fl
 def show(console: Console, plan: Plan) -> None:
     """The plan as tables: what comes back, in which order and where, and why the rest waits."""
     quality = "optimal" if plan.optimal else f"at most {plan.bound} is possible"
-    head = f"{plan.algorithm}: value {plan.value} ({quality}), cost {plan.cost / plan.scale:g}, {plan.seconds:.3f} s"
+    found = f"{how_found(plan.algorithm)}, {plan.seconds:.3f} s"
+    head = f"value {plan.value} ({quality}), cost {plan.cost / plan.scale:g}, {found}"
     console.print(head, style="bold", highlight=False)
     if plan.why:
         console.print(plan.why, highlight=False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from reprise.controller.cli.arguments import name_argument
 from reprise.controller.cli.render import for_programs, output_option, plain_console
 from reprise.controller.cli.status_page import by_need, query_table
-from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.controller.cli.target import Address, target_options
 from reprise.controller.status.query_state import Status
 
 

@@ -27,6 +27,12 @@ def for_programs(value: Any, form: str) -> bool:
     return form in ("json", "yaml")
 
 
+def how_found(algorithm: str | None) -> str:
+    """How a plan was found, for people; names of planners are those of `--algorithm`."""
+    words = {"reductions": "no search was needed", "frontier": "solved exactly, part by part"}
+    return words.get(algorithm or "", f"by the planner {algorithm or 'of an earlier version'}")
+
+
 def plain_console(width: int | None = None) -> Console:
     """A terminal that shows texts as they are.  What code of users raises, and names of folders, may hold what rich takes
     for its own marks: `[red]` would be gone, `:x:` a picture, and `[/x]` an error."""

@@ -14,11 +14,12 @@ from typing import Any
 
 import click
 
+from reprise.controller.cli.arguments import name_argument
 from reprise.controller.cli.bundle import write_bundle
 from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.redact import Redactor, known_secrets
 from reprise.controller.cli.render import plain_console, plain_table
-from reprise.controller.cli.target import Address, Target, name_argument, target_options
+from reprise.controller.cli.target import Address, Target, target_options
 from reprise.controller.cli.target_kubernetes import PageError
 from reprise.controller.cli.target_local import run_files
 from reprise.controller.local.report.layout import is_running, read_record

@@ -90,7 +90,8 @@ def _pairs(status: Mapping[str, Any]) -> Text:
         f"   checkpoint {status.get('checkpoint', {}).get('position', '?')}",
         style="default",
     )
-    less = [one for one in status.get("outputs") or [] if one.get("guarantee") != Guarantee.PRECISE]
+    every = status.get("outputs") or []
+    less = [one for one in every if one.get("guarantee") != Guarantee.PRECISE or one.get("givenUp")]
     if less:
         text.append("\noutputs    ", style="bold")
         text.append(", ".join(_promise(one) for one in less), style="default")
@@ -99,8 +100,9 @@ def _pairs(status: Mapping[str, Any]) -> Text:
 
 def _promise(output: Mapping[str, Any]) -> str:
     said = output.get("guarantee") or PERHAPS
-    by = f" (by {', '.join(output['limitedBy'])})" if output.get("limitedBy") else ""
-    return f"{output['operator']} {said}{by}"
+    by = f"by {', '.join(output['limitedBy'])}" if output.get("limitedBy") else ""
+    why = "; ".join(filter(None, (by, *output.get("givenUp", ()))))
+    return f"{output['operator']} {said} ({why})" if why else f"{output['operator']} {said}"
 
 
 def _conditions(status: Mapping[str, Any]) -> Text:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.controller.cli.arguments import name_argument
+from reprise.controller.cli.target import Address, target_options
 from reprise.controller.cli.target_kubernetes import cluster_target
 
 

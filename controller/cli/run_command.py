@@ -14,8 +14,10 @@ from reprise.controller.cli.web_option import web_option
 from reprise.controller.local.faults.faults import Fault, load_faults
 from reprise.controller.local.run.config import RunConfig, load
 from reprise.controller.logs import FORMATS
+from reprise.spark_jobs.state.savepoints import SAVEPOINTS
 from reprise.spark_jobs.topology import expand
 from reprise.spark_jobs.topology.choices import Strategy
+from reprise.spark_jobs.topology.load import PLACE
 
 STRATEGIES = get_args(Strategy)
 
@@ -42,6 +44,20 @@ STRATEGIES = get_args(Strategy)
 @click.option(
     "--resume", is_flag=True, help="Go on with the run in OUT, from its newest complete checkpoint."
 )
+@click.option(
+    "--from-savepoint",
+    metavar="LOCATION/savepoints/NAME",
+    help="Begin from this savepoint of another topology, as `reprise savepoint` printed it.",
+)
+@click.option(
+    "--allow-new", multiple=True, metavar="NAME", help="A source or operator that the savepoint may lack."
+)
+@click.option(
+    "--allow-gone",
+    multiple=True,
+    metavar="NAME",
+    help="One that only the savepoint has, and that is given up.",
+)
 @click.option("--timeout", type=DURATION, help="Give up after this long, e.g. 5m.")
 @click.option(
     "--metrics",
@@ -66,6 +82,7 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
           --strategy blocking --out out/blocking
       reprise run -f T.yaml --set 'sources[tweets].with.rate=500' --set checkpoint.everyBatches=5 --out out/x
       reprise run -f T.yaml --out out/x --resume
+      reprise run -f V2.yaml --from-savepoint out/x/checkpoints/savepoints/before-v2 --out out/y
       reprise run -f T.yaml --out out/x --web 8088
 
     \b
@@ -73,6 +90,8 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
     plans.json, run.json (faults with their real times), events.jsonl, logs/, checkpoints/.
     """
     sets = parse_sets(options["sets"])
+    if start := _start_from(options["from_savepoint"], options["allow_new"], options["allow_gone"]):
+        sets["checkpoint.startFrom"] = start
     resource = load(file, nodes=options["nodes"], strategy=options["strategy"], overrides=sets)
     faults: tuple[Fault, ...] = ()
     if options["faults"]:
@@ -92,6 +111,22 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
         python_path=str(file.resolve().parent),
     )
     raise SystemExit(EXIT[carry_out(config, web, quiet).outcome])
+
+
+def _start_from(place: str | None, new: Sequence[str], gone: Sequence[str]) -> dict[str, Any] | None:
+    """What `checkpoint.startFrom` says; None: nothing."""
+    if place is None:
+        if new or gone:
+            raise click.UsageError("--allow-new and --allow-gone are for --from-savepoint")
+        return None
+    location, folder, name = place.rstrip("/").rpartition(f"/{SAVEPOINTS}/")
+    if not folder or not name:
+        raise click.BadParameter(
+            f"{place!r} is not LOCATION/{SAVEPOINTS}/NAME", param_hint="--from-savepoint"
+        )
+    if not PLACE.match(location):
+        location = str(Path(location).resolve())
+    return {"location": location, "savepoint": name, "allowNew": list(new), "allowGone": list(gone)}
 
 
 def _labels(said: Sequence[str]) -> dict[str, tuple[str, ...]]:

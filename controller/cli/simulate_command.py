@@ -7,9 +7,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from reprise.controller.analysis.simulate import Simulation, SimulationError, parse_arrivals, simulate
+from reprise.controller.cli.arguments import name_argument
 from reprise.controller.cli.complete import nodes
 from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table, span
-from reprise.controller.cli.target import Address, name_argument, target_options
+from reprise.controller.cli.target import Address, target_options
 from reprise.scheduler.simulation.run import Happening
 from reprise.scheduler.steps import PLAN_RULES, RuleName
 

@@ -15,10 +15,9 @@ from reprise.controller.plural import counted
 from reprise.controller.status.query_state import Status, state_of
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.observation import Observation, snapshot_of
-from reprise.scheduler import scope, skips
+from reprise.scheduler import skips
 from reprise.scheduler.view import View, look
 from reprise.scheduler.wishes import pending
-from reprise.spark_jobs.engine.skipping import REFUSED
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology import StreamTopology
 from reprise.spark_jobs.topology.availability import skip_fits
@@ -63,7 +62,7 @@ def command(address: Address, words: tuple[str, ...], yes: bool, undo: bool) -> 
         if undo:
             click.echo(target.skip(query, False))
             if waiting := _under_way(seen, view, query):
-                exits.fail(f"it is under way already and goes on: {waiting} begin anew", exits.NO)
+                exits.fail(f"it is under way already and goes on: {', '.join(waiting)} begin anew", exits.NO)
             return
         if asked:
             click.echo(f"{query} is to be skipped already, and nobody has taken that up yet")
@@ -90,22 +89,29 @@ def _require_use(view: View, query: str, partitions: Sequence[str]) -> None:
     """Where nothing would come of it the person on call is better told now."""
     if not partitions:
         exits.fail(f"nothing of {query} can be skipped: all of its operators are at work", exits.NO)
-    if not scope.some_stay(view):
-        reason = "everything goes back to the checkpoint, so all of it is restored"
-        exits.fail(f"nothing of {query} can be skipped now: {reason}", exits.NO)
+    if whole := skips.why_whole(view):
+        exits.fail(f"nothing of {query} can be skipped now: {whole}, so all of it is restored", exits.NO)
 
 
-def _under_way(seen: Observation, view: View, query: str) -> str:
+def _under_way(seen: Observation, view: View, query: str) -> tuple[str, ...]:
     """What begins anew because somebody has asked for this query, as far as it is not at work, and has not raised again."""
     order = [p.id for p in view.snapshot.topology.partitions if p.id not in view.poison]
-    return ", ".join(skips.under_way(seen.desired, order, view.at_work).get(query, ()))
+    return tuple(skips.under_way(seen.desired, order, view.at_work).get(query, ()))
 
 
 def _require_once(seen: Observation, view: View, query: str) -> None:
     """Asked for again, it would begin later.  Where the driver has refused it that is what somebody may want."""
-    refused = any(said.startswith(REFUSED) for said in seen.progress.problems) if seen.progress else False
-    if (waiting := _under_way(seen, view, query)) and not refused:
-        exits.fail(f"it is under way already: {waiting} begin anew", exits.NO)
+    waiting = _under_way(seen, view, query)
+    if waiting and not _refused(seen, waiting):
+        exits.fail(f"it is under way already: {', '.join(waiting)} begin anew", exits.NO)
+
+
+def _refused(seen: Observation, partitions: Sequence[str]) -> bool:
+    """Whether the driver has refused what was asked last for one of these."""
+    if seen.progress is None or seen.desired is None:
+        return False
+    wishes, refused = seen.desired.anew, seen.progress.refused
+    return any(p in refused and refused[p] == wishes.get(p) for p in partitions)
 
 
 def _require_able(resource: StreamTopology, partitions: Sequence[str]) -> None:

@@ -9,11 +9,12 @@ import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from reprise.controller.cli.arguments import name_argument
 from reprise.controller.cli.options import DURATION
 from reprise.controller.cli.render import for_programs, output_option, plain_console
 from reprise.controller.cli.resources_page import resources_page
 from reprise.controller.cli.status_page import status_page
-from reprise.controller.cli.target import Address, Target, name_argument, target_options
+from reprise.controller.cli.target import Address, Target, target_options
 from reprise.controller.cli.target_kubernetes import PageError
 from reprise.controller.status import StatusDocument
 

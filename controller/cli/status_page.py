@@ -13,13 +13,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from reprise.algorithms.spans import batches
 from reprise.controller.cli.queries_table import BY_NEED, STYLES, empty_table, rest_line, state_text
 from reprise.controller.cli.render import span
 from reprise.controller.plural import counted
 from reprise.controller.status import StatusDocument
+from reprise.controller.status.failure_domains import FailureDomainsView, FailureDomainView
 from reprise.controller.status.model import CalmPhase, IncidentView, PlanView, QueryView, SkipView
 from reprise.controller.status.partition_state import NodeState
 from reprise.controller.status.query_state import Status
+from reprise.controller.status.standbys import with_upstream_backup
 from reprise.controller.zookeeper.advance import FEW
 from reprise.scheduler.incident import batches_in, some
 from reprise.spark_jobs.contract import LATE_ROWS
@@ -40,6 +43,8 @@ PHASE_STYLES: Mapping[str, str] = {
     CalmPhase.STARTING: "bold yellow",
 }
 EVENTS = 4
+NAMED_NODES = 6
+DOMAINS = 4
 LABEL = 11
 
 
@@ -55,6 +60,9 @@ def status_page(
     if document.plan is not None:
         head.append(_plan(document.plan, document.time))
     head += [_line("skip", text, "bold yellow") for text in map(_skip, document.skips)]
+    head += _slower(document)
+    head += _rebalancing(document)
+    head += _domains(document.failure_domains, wide)
     head += _standbys(document, wide)
     head += _backups(document, wide)
     head += _promises(document, wide)
@@ -140,10 +148,40 @@ def _nodes(document: StatusDocument, wide: bool) -> Text:
             text.append(", " if text else "", style="default")
             text.append(f"{counts[state]} {state.value}", style=NODE_STYLES[state])
             if state is not NodeState.READY or wide:
-                names = [n.id if wide else n.name for n in document.nodes if n.state is state]
-                rest = f" and {len(names) - 6}" if len(names) > 6 and not wide else ""
-                text.append(f" ({' '.join(names if wide else names[:6])}{rest})", style="default")
+                text.append(
+                    f" ({_named([n.id for n in document.nodes if n.state is state], wide)})", style="default"
+                )
     return _line("nodes", text if text else Text("none", style="bold red"))
+
+
+def _named(nodes: Sequence[str], wide: bool) -> str:
+    """Nodes by name, and how many more there are; `wide`: all of them, with their incarnations."""
+    if wide:
+        return " ".join(nodes)
+    rest = f" and {len(nodes) - NAMED_NODES}" if len(nodes) > NAMED_NODES else ""
+    return " ".join(node.rpartition("#")[0] for node in nodes[:NAMED_NODES]) + rest
+
+
+def _slower(document: StatusDocument) -> list[Text]:
+    """Nodes that run more than their cap, and how much slower that makes what is on them."""
+    found = [
+        f"{n.name} {n.used}m of {n.cpu}m" + (f", {n.slowdown:g} times as slow" if n.slowdown > 1 else "")
+        for n in document.nodes
+        if n.slowdown is not None
+    ]
+    return [_line("above cap", "; ".join(found), "bold yellow")] if found else []
+
+
+def _rebalancing(document: StatusDocument) -> list[Text]:
+    """What is moved to level load, and what follows; nothing where nothing is to come."""
+    found = document.rebalancing
+    if found is None:
+        return []
+    if found.due is not None:
+        return [_line("rebalance", f"load is looked at in {span(max(0.0, found.due - document.time))}")]
+    said = [f"{partition} goes to {node}" for partition, node in found.moving.items()]
+    said += [f"{counted(found.left, 'partition follows', 'partitions follow')}"] if found.left else []
+    return [_line("rebalance", ", ".join(said))]
 
 
 def _incident(incident: IncidentView, now: float) -> Text:
@@ -170,12 +208,13 @@ def _starts(incident: IncidentView, wide: bool) -> list[Text]:
 
 def _gaps(incident: IncidentView) -> list[Text]:
     """Outputs that lack rows, most batches first."""
-    if not incident.marked:
+    gaps = incident.gaps
+    if not gaps:
         return []
-    widest = sorted(incident.marked.items(), key=lambda one: (one[1][0] - one[1][1], one[0]))
-    batches = counted(batches_in(incident.marked), "batch", "batches")
-    named = some([f"{query} {first} to {last}" for query, (first, last) in widest])
-    return [_line("gaps", Text(f"{batches} may lack rows, and are marked: {named}", style="yellow"))]
+    widest = sorted(gaps, key=lambda query: (-batches(gaps[query]), query))
+    count = counted(batches_in(gaps), "batch", "batches")
+    named = some([f"{query} {', '.join(f'{a} to {b}' for a, b in gaps[query])}" for query in widest])
+    return [_line("gaps", Text(f"{count} may lack rows, and are marked: {named}", style="yellow"))]
 
 
 def _plan(plan: PlanView, now: float) -> Text:
@@ -192,6 +231,24 @@ def _skip(skip: SkipView) -> str:
     if not skip.taken:
         return f"{skip.query} is to do without what it has missed; nobody has taken that up yet"
     return f"{skip.query} does without what it has missed: {some(skip.partitions)} begin anew"
+
+
+def _domains(found: FailureDomainsView | None, wide: bool) -> list[Text]:
+    """What would be lost with a failure domain, and which nodes are in each, the worst first; `wide` names all of them."""
+    if found is None:
+        return []
+    shown = found.items if wide else found.items[:DOMAINS]
+    more = len(found.items) - len(shown)
+    named = [*(_domain(item, wide) for item in shown), *([f"and {more} more"] if more else [])]
+    mean = f"{found.lost:g} of a priority of {found.priority} would be lost with one of {len(found.items)}"
+    return [_line("domains", f"{mean} on average: {'; '.join(named)}; by {found.label}")]
+
+
+def _domain(item: FailureDomainView, wide: bool) -> str:
+    nodes = _named(item.nodes, wide)
+    where = f"{nodes}, domain not known" if item.value is None else f"{item.value} ({nodes})"
+    without = "" if item.lost == item.priority else f", {item.priority} without standbys"
+    return f"{item.lost} with {where}{without}"
 
 
 def _standbys(document: StatusDocument, wide: bool) -> list[Text]:
@@ -228,8 +285,9 @@ def _named_standbys(document: StatusDocument) -> Iterator[str]:
 
 
 def _backups(document: StatusDocument, wide: bool) -> list[Text]:
-    """How many partitions could be fed again by what they read; `wide` names those that would come from a checkpoint."""
-    backed = [p for p in document.partitions if p.backed is not None]
+    """How many partitions could be fed again by what they read, of those with upstream backup; `wide` names those that would
+    come from a checkpoint."""
+    backed = with_upstream_backup(document.partitions, document.graph)
     if not backed:
         return []
     without = [p.id for p in backed if not p.backed]
@@ -240,9 +298,9 @@ def _backups(document: StatusDocument, wide: bool) -> list[Text]:
 
 
 def _promises(document: StatusDocument, wide: bool) -> list[Text]:
-    """Outputs of which less is promised than `precise`, each with the reason; `wide`: all of them."""
+    """Outputs of which less is promised than `precise`, or something is given up, each with the reason; `wide`: all."""
     found = [(o.name, o.promise) for o in document.graph.operators if o.promise is not None]
-    told = [(name, promise) for name, promise in found if wide or promise.guarantee is not Guarantee.PRECISE]
+    told = [(name, promise) for name, promise in found if wide or not promise.whole]
     if not told:
         return []
     rest = len(found) - len(told)

@@ -6,7 +6,7 @@
 | a ZooKeeper that can be reached | `--zk HOSTS --root PATH -f FILE` | everything |
 | Kubernetes | `NAME -n NAMESPACE` | everything where the controller's page can be reached, else what the resources say |
 
-Nobody but `pause`, `resume`, `drain`, `skip`, `approve` and `restart` writes anything.
+Nobody but `pause`, `resume`, `drain`, `skip`, `savepoint`, `approve` and `restart` writes anything.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import click
 
 from reprise.controller.status import StatusDocument
 from reprise.controller.zookeeper.observation import Observation
+from reprise.spark_jobs.state.savepoint_wish import SavepointWish
 from reprise.spark_jobs.topology import StreamTopology
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,6 +56,9 @@ class Target(Protocol):
     def skip(self, query: str, wanted: bool) -> str:
         """Ask for a query to do without what it has missed, or take back a wish that nobody has taken; what was written
         where."""
+
+    def savepoint(self, wish: SavepointWish) -> str:
+        """Ask for a savepoint, or for its end; what was written where."""
 
     def actions(self) -> list[str]:
         """Newest things that a fault file did."""
@@ -94,7 +98,7 @@ class Address:
         if local + zookeeper + cluster > 1:
             raise click.UsageError("--out, --zk and a name on Kubernetes are three ways: give one of them")
         if self.out is not None:
-            return target_local.of_run(self.out)
+            return target_local.last_or_now(self.out)
         if zookeeper:
             if not (self.zk and self.root and self.file):
                 raise click.UsageError("--zk HOSTS, --root PATH and -f FILE belong together")
@@ -145,4 +149,3 @@ _OPTIONS = (
     click.option("--kubeconfig", type=_PATH, help="Instead of KUBECONFIG and ~/.kube/config."),
     click.option("--url", help="The controller's page, where the API server's proxy does not lead to it."),
 )
-name_argument = click.argument("name", required=False)

@@ -13,7 +13,7 @@ import base64
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -25,9 +25,12 @@ from reprise.controller.cli import exits
 from reprise.controller.crd.convert import (
     APPROVED,
     DRAIN,
+    SAVEPOINT,
     SKIP,
     TOPOLOGY_LABEL,
     drained_by_hand,
+    savepoints_annotation,
+    savepoints_by_hand,
     skips_annotation,
     skips_by_hand,
 )
@@ -42,7 +45,9 @@ from reprise.controller.web.login import HEADER
 from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.model import SkipWish
-from reprise.spark_jobs.topology import StreamTopology, from_object
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.state.savepoint_wish import SavepointWish
+from reprise.spark_jobs.topology import StreamTopology, from_json, from_object
 
 if TYPE_CHECKING:  # `target` imports this module
     from reprise.controller.cli.target import Address
@@ -87,6 +92,18 @@ class KubernetesTarget:
 
     def resource(self) -> StreamTopology:
         return from_object(dict(self.topology))
+
+    def started_with(self) -> StreamTopology | None:
+        """What its newest driver was started with, as the ConfigMap says that this reads; None where there is none.
+        NotRunningError: it cannot be read."""
+        selector = f"{TOPOLOGY_LABEL}={self.name},{ROLE_LABEL}=driver"
+        try:
+            found = self.api.list(collection(self.namespace, "configmaps"), labelSelector=selector)
+            return from_json(found[0]["data"]["topology.json"]) if found else None
+        except (OperatorError, SpecError, KeyError, TypeError) as error:
+            raise exits.NotRunningError(
+                f"what its driver was started with cannot be read: {error}"
+            ) from error
 
     def document(self) -> StatusDocument:
         """Read it from the page; PageError says what to do where it cannot be asked."""
@@ -144,6 +161,16 @@ class KubernetesTarget:
         except _NothingToChange:
             return f"{SKIP} of {self.namespace}/{self.name} does not ask for it"
 
+    def savepoint(self, wish: SavepointWish) -> str:
+        """An annotation of the topology, which its operator hands on to the driver; what was wanted of the same name before
+        is wanted no longer."""
+
+        def changed(meta: Mapping[str, Any]) -> str | None:
+            others = [one for one in savepoints_by_hand(meta) if one.name != wish.name]
+            return savepoints_annotation(str(meta["uid"]), [*others, wish])
+
+        return self._annotate(SAVEPOINT, changed)
+
     def _annotate(self, key: str, changed: Callable[[Mapping[str, Any]], str | None]) -> str:
         """Write what follows from the topology's metadata; None: no such annotation.  By its version, so that of two who do
         so at once neither loses the other's wish."""
@@ -189,6 +216,16 @@ class KubernetesTarget:
         for meta in pods:
             self.api.delete(f"{path}/{meta['name']}", uid=meta["uid"])
         return f"{pods[0]['name']} is told to end; the operator starts another"
+
+    def logs(self, role: str, lines: int) -> Iterator[tuple[str, str]]:
+        """(pod, its last lines) of the topology's pods of a role, by name; where one cannot be read, why."""
+        path = collection(self.namespace, "pods")
+        selector = f"{TOPOLOGY_LABEL}={self.name},{ROLE_LABEL}={role}"
+        for name in sorted(p["metadata"]["name"] for p in self.api.list(path, labelSelector=selector)):
+            try:
+                yield name, self.api.text(f"{path}/{name}/log?tailLines={lines}")
+            except OperatorError as error:  # it has not started, or has just gone
+                yield name, f"not read: {error}"
 
     def actions(self) -> list[str]:
         return []
@@ -298,6 +335,18 @@ def of_cluster(address: Address) -> KubernetesTarget:
         names = ", ".join(item["metadata"]["name"] for item in found) or "none"
         raise click.UsageError(f"which topology? namespace {namespace} has {names}")
     return KubernetesTarget(api, namespace, found[0], address.url)
+
+
+def listed(address: Address, everywhere: bool) -> list[Any]:
+    """The topologies of the namespace, or of all; by namespace and name."""
+    api, own = _connect(address)
+    try:
+        found = api.list(
+            collection("" if everywhere else address.namespace or own, "streamtopologies", GROUP, VERSION)
+        )
+    except OperatorError as error:
+        raise exits.NotRunningError(str(error)) from error
+    return sorted(found, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))
 
 
 def _connect(address: Address) -> tuple[Api, str]:

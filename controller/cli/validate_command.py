@@ -11,11 +11,15 @@ from reprise.controller.cli import exits
 from reprise.controller.cli.options import parse_sets, sets_option, topology_option
 from reprise.controller.local.run.config import load
 from reprise.controller.plural import counted
-from reprise.spark_jobs.errors import NotYetError, SourceError, StepError
+from reprise.spark_jobs.errors import NotYetError, SourceError, StepError, StoreError
 from reprise.spark_jobs.operators.local import run_local
+from reprise.spark_jobs.state.rescaling import rescaling
+from reprise.spark_jobs.state.start_from import savepoint_of
 from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand, make_operator
+from reprise.spark_jobs.topology.availability import backed_beside_standbys, waiting_for_standbys
 from reprise.spark_jobs.topology.class_path import public
-from reprise.spark_jobs.topology.guarantees import described, guarantees
+from reprise.spark_jobs.topology.given_up import given_up
+from reprise.spark_jobs.topology.guarantees import described, guarantees, with_an_oldest_input
 
 
 @click.command("validate")
@@ -44,11 +48,24 @@ def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
     topology = expand(resource)
     for warning in check(resource):
         click.echo(f"warning: {warning.field}: {warning.reason}", err=True)
+    try:
+        if (savepoint := savepoint_of(resource)) is not None:
+            where = f"savepoint {savepoint.name} of {savepoint.namespace}/{savepoint.topology}"
+            click.echo(f"begins from {where}, after batch {savepoint.position}")
+            for change in rescaling(savepoint.stages, resource):
+                click.echo(f"  {change}")
+    except StoreError as error:
+        click.echo(f"warning: spec.checkpoint.startFrom: not looked at: {error}", err=True)
     for line in renamed(resource):
         click.echo(f"note: {line}", err=True)
     click.echo(f"{file}: valid; {len(topology.partitions)} partitions, {len(topology.queries)} queries")
-    deterministic = {o.name: make_operator(o).kind.deterministic for o in resource.operators}
-    for line in described(resource, guarantees(resource, deterministic)):
+    operators = {o.name: make_operator(o) for o in resource.operators}
+    fed = with_an_oldest_input(operators, backed_beside_standbys(resource))
+    deterministic = {name: operator.kind.deterministic for name, operator in operators.items()}
+    promised = guarantees(resource, deterministic, given_up(resource, own_code=True))
+    waiting = waiting_for_standbys(resource, topology, lambda spec: deterministic[spec.name])
+    waits = {topology.partitions[p].place.operator for p in waiting}
+    for line in described(resource, promised, fed, waits):
         click.echo(line)
     if batches is not None:
         attempt(resource, topology, batches)

@@ -30,13 +30,15 @@ class WebPage:
 
     url: str
     show: Callable[[RunState], None]
+    follow: Callable[[StreamTopology], None]
+    """Told of the topology that runs from now on, where it is another."""
 
 
 @contextlib.contextmanager
 def web_page(resource: StreamTopology, port: int | None) -> Iterator[WebPage]:
     """`port` None: no page.  A usage error when the port cannot be had."""
     if port is None:
-        yield WebPage("", lambda _: None)
+        yield WebPage("", lambda _: None, lambda _: None)
         return
     board = Board()
     board.show(resource.namespace, resource.name, resource, Observation(time.time(), connected=True))
@@ -46,10 +48,15 @@ def web_page(resource: StreamTopology, port: int | None) -> Iterator[WebPage]:
     except WebError as error:
         raise click.BadParameter(str(error), param_hint="--web") from error
 
+    now = [resource]
+
+    def follow(other: StreamTopology) -> None:
+        now[0] = other
+
     def show(state: RunState) -> None:
-        board.show(resource.namespace, resource.name, resource, state.observation)
+        board.show(resource.namespace, resource.name, now[0], state.observation)
 
     try:
-        yield WebPage(f"{server.url}/t/{quote(resource.namespace)}/{quote(resource.name)}", show)
+        yield WebPage(f"{server.url}/t/{quote(resource.namespace)}/{quote(resource.name)}", show, follow)
     finally:
         server.stop()

@@ -13,6 +13,7 @@ from reprise.algorithms import compiled
 from reprise.controller import logs
 from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.history import Kept
+from reprise.controller.coordinator.settings import SettingsFollower
 from reprise.controller.coordinator.store import Store
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.client import connected
@@ -63,7 +64,9 @@ def _coordinator(
         grace_s=absence_counts_after_s(options.session_timeout),
     )
     policy = policy_of(resource, options.settle, options.driver_grace)
-    return Coordinator(store, policy, kept=_kept(options))
+    coordinator = Coordinator(store, policy, kept=_kept(options))
+    coordinator.refresh = SettingsFollower(coordinator, resource).refresh
+    return coordinator
 
 
 def _kept(options: argparse.Namespace) -> Kept:

@@ -50,6 +50,8 @@ class Coordinator:
     permits: Callable[[Decision], bool] = lambda _: True
     kept: history.Kept = field(default_factory=history.Kept)
     clock: Callable[[], float] = time.monotonic
+    refresh: Callable[[], None] = lambda: None
+    """Called before each look: policy and topology may be others from now on."""
     stop: threading.Event = field(default_factory=threading.Event)
     problem: str = ""
     """Why the last look could not decide, or could not carry out what it had decided; empty when it could."""
@@ -69,6 +71,7 @@ class Coordinator:
         while not self.stop.is_set():
             self.store.changed.clear()
             try:
+                self.refresh()
                 self.turn()
                 self.precompute()
             except Exception:

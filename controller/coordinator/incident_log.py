@@ -26,9 +26,10 @@ def log_changes(before: Incident | None, after: Incident | None, plans: Iterable
     if after is not None:
         known = set(before.events) if before is not None and before.id == after.id else set()
         for event in (e for e in after.events if e not in known):
+            name, detail = event.written
             log.info(
                 "event=incident incident=%s kind=%s name=%s time=%r detail=%r",
-                after.id, after.kind.value, event.name, event.time, event.detail,
+                after.id, after.kind.value, name, event.time, detail,
             )  # fmt: skip
     for plan in plans:
         log.info(

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isnan, nan
 
 import numpy as np
 import numpy.typing as npt
 
+from reprise.algorithms.recovery_time import RestoreWork
 from reprise.scheduler.model import PartitionStats
 
 WINDOW_S = 24.0
@@ -32,6 +34,8 @@ class _Sample:
     """The same object in all samples that name the same ones in the same order."""
     loads: npt.NDArray[np.float64]
     """cpu_milli, state_bytes of each partition (n x 2)."""
+    works: npt.NDArray[np.float64] | None = None
+    """rows, rows_s, bytes_s of `RestoreWork` (n x 3), nan where it is not known; only the newest sample has them."""
 
 
 @dataclass(slots=True)
@@ -48,6 +52,7 @@ class StatsWindow:
         digest = hashlib.blake2b(raw, digest_size=16).digest() if raw else b""
         new = bool(raw) and (not self._samples or self._samples[-1].digest != digest)
         if raw and new:
+            kept = [replace(sample, works=None) for sample in kept]
             kept.append(self._sample(now, digest, parse(raw)))
         elif not kept:
             kept = self._samples[-1:]  # the newest counts however old it is
@@ -66,23 +71,50 @@ class StatsWindow:
         if self._samples and self._samples[-1].partitions == partitions:
             partitions = self._samples[-1].partitions
         loads = [(s.cpu_milli, s.state_bytes) for s in record.values()]
-        return _Sample(now, digest, partitions, np.array(loads, np.float64).reshape(-1, 2))
+        works = [_columns(s.restore) for s in record.values()]
+        return _Sample(
+            now,
+            digest,
+            partitions,
+            np.array(loads, np.float64).reshape(-1, 2),
+            np.array(works, np.float64).reshape(-1, 3),
+        )
+
+
+def _columns(work: RestoreWork | None) -> tuple[float, float, float]:
+    if work is None:
+        return nan, nan, nan
+    return work.rows, work.rows_s or nan, work.bytes_s or nan
+
+
+def _works(sample: _Sample) -> dict[str, RestoreWork]:
+    """What partitions would have to do if they were lost, of those of which it is known."""
+    if sample.works is None:
+        return {}
+    return {
+        partition: RestoreWork(
+            int(rows), None if isnan(rows_s) else rows_s, None if isnan(bytes_s) else bytes_s
+        )
+        for partition, (rows, rows_s, bytes_s) in zip(sample.partitions, sample.works.tolist(), strict=True)
+        if not isnan(rows)
+    }
 
 
 def _typical(samples: list[_Sample]) -> dict[str, PartitionStats]:
-    """High medians of CPU; the newest size of the state."""
+    """High medians of CPU; the newest size of the state, and the newest of what a partition would have to do."""
     if not samples:
         return {}
     newest = samples[-1]
+    works = _works(newest)
     if any(sample.partitions != newest.partitions for sample in samples):
-        return _typical_of_each(samples)
+        return _typical_of_each(samples, works)
     medians = np.sort([sample.loads[:, 0] for sample in samples], axis=0)[len(samples) // 2].tolist()
     sizes = newest.loads[:, 1].astype(np.int64).tolist()
     rows = zip(newest.partitions, medians, sizes, strict=True)
-    return {partition: PartitionStats(cpu, size) for partition, cpu, size in rows}
+    return {partition: PartitionStats(cpu, size, works.get(partition)) for partition, cpu, size in rows}
 
 
-def _typical_of_each(samples: list[_Sample]) -> dict[str, PartitionStats]:
+def _typical_of_each(samples: list[_Sample], works: Mapping[str, RestoreWork]) -> dict[str, PartitionStats]:
     """The same where not every sample tells of every partition."""
     rows: dict[str, list[npt.NDArray[np.float64]]] = {}
     for sample in samples:
@@ -91,5 +123,5 @@ def _typical_of_each(samples: list[_Sample]) -> dict[str, PartitionStats]:
     found = {}
     for partition, loads in rows.items():
         cpu, _ = np.sort(loads, axis=0)[len(loads) // 2].tolist()
-        found[partition] = PartitionStats(cpu, int(loads[-1][1]))
+        found[partition] = PartitionStats(cpu, int(loads[-1][1]), works.get(partition))
     return found

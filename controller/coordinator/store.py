@@ -154,6 +154,10 @@ class Store:
         except ClientError as error:
             raise SessionError(f"{self.root}: folders not created: {error!r}") from error
 
+    def follow(self, topology: TopologyView, keep: int, paused: bool) -> None:
+        """The next reading is of this topology."""
+        self.topology, self.keep, self.paused = topology, keep, paused
+
     def close(self) -> None:
         """The client, which others may share, lives on."""
         self.client.remove_listener(self._listen)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from reprise.algorithms.spans import Spans, batches
 from reprise.controller.crd.base import (
     LARGEST,
     MAX_LISTED,
@@ -20,19 +21,23 @@ from reprise.controller.crd.base import (
 )
 from reprise.controller.crd.crds import GROUP, VERSION
 from reprise.controller.crd.incident import (
+    MAX_SPANS,
     Affected,
+    BatchSpan,
     IncidentSpec,
     IncidentStatus,
     LostNodes,
     LostNodeStatus,
     Plans,
+    QueryGaps,
     TimelineEntry,
 )
 from reprise.controller.crd.plan import ChosenQuery, LeftOutQuery, NodeRoom, PlanSpec
 from reprise.controller.utc import utc
 from reprise.scheduler import back
-from reprise.scheduler.incident import Incident, PlanRecord
+from reprise.scheduler.incident import Incident, PlanRecord, batches_in, gaps_of
 from reprise.scheduler.model import SkipWish
+from reprise.spark_jobs.state.savepoint_wish import SavepointWish
 
 TOPOLOGY_LABEL = f"{GROUP}/topology"
 INCIDENT_LABEL = f"{GROUP}/incident"
@@ -44,6 +49,31 @@ APPROVED = f"{GROUP}/approved"
 
 SKIP = f"{GROUP}/skip"
 """Annotation of a topology: queries that are to do without what they have missed, `QUERY=UID.ID` with commas between."""
+
+
+SAVEPOINT = f"{GROUP}/savepoint"
+"""Annotation of a topology: savepoints that are to be taken or deleted, `UID.ID=NAME`, or `UID.ID=-NAME`, with commas
+between."""
+MOST_SAVEPOINTS = 20
+"""Wishes that the annotation holds, the newest: what came of older ones is long known."""
+
+
+def savepoints_by_hand(meta: Mapping[str, Any]) -> tuple[SavepointWish, ...]:
+    """The savepoints that the annotation of a topology asks for.  A wish that was made for another object, from which this
+    one was copied, is none."""
+    found, uid = [], str(meta.get("uid", ""))
+    for entry in str((meta.get("annotations") or {}).get(SAVEPOINT, "")).split(","):
+        key, _, name = entry.strip().partition("=")
+        owner, _, wish = key.rpartition(".")
+        if uid and owner == uid and wish and "/" not in wish and name.strip("-"):
+            found.append(SavepointWish(name.removeprefix("-"), wish, name.startswith("-")))
+    return tuple(found)
+
+
+def savepoints_annotation(uid: str, wishes: Iterable[SavepointWish]) -> str | None:
+    """The inverse; None: the annotation goes."""
+    newest = sorted(wishes, key=lambda wish: wish.id)[-MOST_SAVEPOINTS:]
+    return ",".join(f"{uid}.{w.id}={'-' if w.delete else ''}{w.name}" for w in newest) or None
 
 
 def drained_by_hand(annotations: Mapping[str, str]) -> frozenset[str]:
@@ -88,7 +118,7 @@ def incident_status(
     incident: Incident, topology: str, newest: PlanRecord | None, priorities: Mapping[str, int]
 ) -> dict[str, Any]:
     """What is known of an incident now; `newest` is its last plan, `priorities` are those of all queries."""
-    queries = incident.queries
+    queries, gaps = incident.queries, gaps_of([incident])
     restored = sum(entry.restored_at is not None for entry in queries.values())
     status = IncidentStatus(
         kind=incident.kind.value,
@@ -113,13 +143,17 @@ def incident_status(
         ),
         waiting=waiting_queries(newest.left_out if newest else {}, priorities),
         waiting_total=len(newest.left_out) if newest else 0,
+        gaps=_gaps(gaps, priorities),
+        gaps_total=len(gaps),
+        gap_batches=_integer(batches_in(gaps)),
         plans=Plans(
             count=len(incident.plans),
             last=object_name(topology, incident.plans[-1]) if incident.plans else None,
         ),
         timeline=[
-            TimelineEntry(time=rfc3339(e.time), name=cut(e.name, 253), detail=cut(e.detail))
+            TimelineEntry(time=rfc3339(e.time), name=cut(name, 253), detail=cut(detail))
             for e in incident.events[-MAX_LISTED:]
+            for name, detail in [e.written]
         ],
         timeline_total=len(incident.events),
     )
@@ -139,7 +173,7 @@ def plan_object(
         id=plan.id,
         incident=object_name(topology.name, plan.incident),
         time=rfc3339(plan.time),
-        trigger=cut(plan.trigger, 253),
+        trigger=plan.trigger.value,
         rollback=plan.rollback,
         checkpoint=_integer(plan.checkpoint),
         generation=_integer(plan.generation),
@@ -163,6 +197,18 @@ def plan_object(
     )
     labels = {INCIDENT_LABEL: object_name(topology.name, plan.incident)[:63]}
     return _object("RecoveryPlan", topology, namespace, plan.id, spec, labels)
+
+
+def _gaps(gaps: Mapping[str, Spans], priorities: Mapping[str, int]) -> list[QueryGaps]:
+    """The most valuable of the queries that may lack rows, with the newest batches that do."""
+    return [
+        QueryGaps(
+            query=cut(query, 253),
+            batches=_integer(batches(gaps[query])),
+            spans=[BatchSpan(first=_integer(a), last=_integer(b)) for a, b in gaps[query][-MAX_SPANS:]],
+        )
+        for query in _by_priority(gaps, priorities)[:MAX_LISTED]
+    ]
 
 
 def waiting_queries(reasons: Mapping[str, str], priorities: Mapping[str, int]) -> list[WaitingQuery]:

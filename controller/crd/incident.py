@@ -70,6 +70,26 @@ class Plans(Written):
     """Name of the newest RecoveryPlan."""
 
 
+MAX_SPANS = 10
+"""Gaps that are listed for a query, the newest."""
+
+
+class BatchSpan(Written):
+    first: Count
+    """First batch."""
+    last: Count
+    """Last batch, which is one of them."""
+
+
+class QueryGaps(Written):
+    query: Label
+    """Id of its output partition."""
+    batches: Count
+    """How many batches may lack rows, all together."""
+    spans: Annotated[list[BatchSpan], Field(max_length=MAX_SPANS)]
+    """Which ones they are, in order; at most the newest 10 spans."""
+
+
 class TimelineEntry(Written):
     time: Time
     """When."""
@@ -105,6 +125,13 @@ class IncidentStatus(Written):
     """The most valuable queries that wait, and why; at most 50."""
     waiting_total: Count = 0
     """How many wait."""
+    gaps: Annotated[list[QueryGaps], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
+    """Queries with batches that may lack rows, each of them marked where it is shown (`availability: amnesia`, `reprise
+    skip`), the most valuable first; at most 50. Nothing brings these rows back."""
+    gaps_total: Count = 0
+    """How many queries have any."""
+    gap_batches: Count = 0
+    """How many batches of outputs these are."""
     plans: Plans
     """The plans made."""
     timeline: Annotated[list[TimelineEntry], Field(max_length=MAX_LISTED)] = Field(default_factory=list)

@@ -22,6 +22,7 @@ from reprise.controller.crd.base import (
     TopologyReference,
     Written,
 )
+from reprise.scheduler.incident import Trigger
 
 
 class ChosenQuery(Written):
@@ -68,8 +69,9 @@ class PlanSpec(Written):
     """Name of the Incident."""
     time: Time
     """When it was made."""
-    trigger: Label
-    """first, arrival, loss, blocking or start."""
+    trigger: Literal[tuple(trigger.value for trigger in Trigger)]  # type: ignore[valid-type]
+    """first: the first plan after nodes were lost together. arrival: a node has arrived. loss: more was lost. blocking: all
+    that failed, at once. start: too little capacity to start everything."""
     rollback: bool
     """Whether everything goes back to the checkpoint."""
     checkpoint: Count

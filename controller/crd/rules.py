@@ -34,17 +34,6 @@ class Rule:
 _STARTED = "has(oldSelf.status) && has(oldSelf.status.startedAt)"
 
 
-def _same_partitions(part: str, one: str, what: str) -> Rule:
-    """Names and parallelism of a list stay; `what` is kept by partition."""
-    return Rule(
-        f"""!({_STARTED}) || (size(oldSelf.spec.{part}) == size(self.spec.{part})
-        && oldSelf.spec.{part}.all({one}, self.spec.{part}.exists(n,
-        n.name == {one}.name && n.parallelism == {one}.parallelism)))""",
-        f"names and parallelism of {part} are immutable while the topology is running: {what} kept by partition; "
-        "delete it and create it anew",
-    )
-
-
 def _no_names_of_others(part: str, prefixes: tuple[str, ...], reason: str) -> Rule:
     found = " || ".join(f"name.startsWith('{prefix}')" for prefix in prefixes)
     return Rule(f"!has(self.{part}) || self.{part}.all(name, !({found}))", f"{part}: a name {reason}")
@@ -71,12 +60,24 @@ _PODS = ("spec.kubernetes", "spec.kubernetes.driver", "spec.kubernetes.executor"
 
 TOPOLOGY: dict[str, tuple[Rule, ...]] = {
     "": (
-        _same_partitions("sources", "s", "the records of what was read are"),
-        _same_partitions("operators", "o", "state is"),
+        Rule(
+            f"""!({_STARTED}) || (size(oldSelf.spec.sources) == size(self.spec.sources)
+            && oldSelf.spec.sources.all(s, self.spec.sources.exists(n,
+            n.name == s.name && n.parallelism == s.parallelism)))""",
+            "names and parallelism of sources are immutable while the topology is running: the records of what was read are "
+            "kept by partition; delete it and create it anew",
+        ),
+        Rule(
+            f"""!({_STARTED}) || oldSelf.spec.operators.all(o,
+            self.spec.operators.all(n, n.name != o.name || n.parallelism == o.parallelism))""",
+            "parallelism of an operator that stays is immutable while the topology is running: state is kept by partition; "
+            "give it another name, or begin another topology from a savepoint",
+        ),
         Rule(
             f"""!({_STARTED}) || oldSelf.spec.operators.all(o,
             self.spec.operators.all(n, n.name != o.name || n.inputs == o.inputs))""",
-            "inputs are immutable while the topology is running: what is in flight belongs to the old graph",
+            "inputs of an operator that stays are immutable while the topology is running: its state was made of what it "
+            "read; give it another name",
         ),
         Rule(
             f"""!({_STARTED}) || (has(oldSelf.spec.checkpoint.location) == has(self.spec.checkpoint.location)
@@ -103,6 +104,12 @@ TOPOLOGY: dict[str, tuple[Rule, ...]] = {
         Rule(
             "self.operators.exists(o, has(o.output))",
             "no operator has an `output`, so no query would be recovered; give at least one",
+        ),
+        Rule(
+            """!self.operators.exists(o, o.availability == 'active-standby')
+            || self.operators.all(o, !has(o.deterministic) || o.deterministic)""",
+            "`availability: active-standby` is not for a topology with an operator that says `deterministic: false`: "
+            "`passive-standby` is",
         ),
         Rule(
             """[self.sources.map(s, s.name) + self.operators.map(o, o.name)].all(names,

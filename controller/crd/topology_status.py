@@ -44,11 +44,11 @@ class NodesStatus(Written):
     lost: Count = 0
     """Nodes lost in the open incident."""
     pending: Count = 0
-    """Executor pods that have no machine yet."""
+    """Executor pods that have no Kubernetes node yet."""
     expected: Count = 0
-    """Executors that were asked for and are on their way: starting, or an autoscaler adds a machine."""
+    """Executors that were asked for and are on their way: starting, or an autoscaler adds a Kubernetes node."""
     room: Count | None = None
-    """More executors that machines have room for now; absent where the operator may not read all pods."""
+    """More executors that Kubernetes nodes have room for now; absent where the operator may not read all pods."""
     outlook: Reason | None = None
     """Whether waiting will help, for people."""
     summary: Summary
@@ -62,9 +62,21 @@ class StandbysStatus(Written):
     """Partitions of operators with `availability: active-standby` or `passive-standby`."""
 
 
+class FailureDomainsStatus(Written):
+    count: Count
+    """Failure domains with nodes that are alive: values of the label `nodes.failureDomain`, and each node that is not known
+    to have it."""
+    priority: Count
+    """Summed priority of the queries that have all of their partitions on nodes that are alive."""
+    worst: Count
+    """What would be lost of it now with the domain that takes most, standbys in other domains considered."""
+    summary: Annotated[str, Field(max_length=256)]
+    """The same in words, with what would be lost with one of them on average."""
+
+
 class UpstreamBackupStatus(Written):
     ready: Count = 0
-    """Partitions that could be fed again now by what their upstreams keep."""
+    """Those that could be fed again by what their upstreams keep, if each alone were lost now."""
     wanted: Count
     """Partitions of operators with `availability: upstream-backup`; the others would come from a checkpoint."""
 
@@ -82,6 +94,17 @@ class OutputStatus(Written):
     checkpoint, as an operator with a class of its own does not say whether it is deterministic."""
     limited_by: Annotated[list[Label], Field(max_length=MAX_NAMED)] = Field(default_factory=list)
     """Operators at or upstream of it without which more would be promised; at most 10."""
+    given_up: Annotated[list[Reason], Field(max_length=MAX_NAMED)] = Field(default_factory=list)
+    """What settings of sources upstream of it, and of its sink, give up, in words; at most 10."""
+
+
+class SkipStatus(Written):
+    query: Label
+    """Id of its output partition."""
+    taken: bool
+    """Whether the coordinator has taken the wish; until then it can be taken back (`--undo`)."""
+    partitions: Count = 0
+    """How many partitions are to begin anew for it, and are not at work yet."""
 
 
 class CheckpointStatus(Written):
@@ -120,10 +143,15 @@ class TopologyStatus(Written):
     """Partitions of the topology; where each one runs is kept in ZooKeeper."""
     standbys: StandbysStatus | None = None
     """Standbys; absent where no operator is to have any."""
+    failure_domains: FailureDomainsStatus | None = None
+    """What would be lost with a failure domain; absent where `nodes.failureDomain` names no label."""
     upstream_backup: UpstreamBackupStatus | None = None
     """Upstream backups; absent where no operator is to have any."""
     outputs: Annotated[list[OutputStatus], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
     """What is promised of outputs when something fails, the least first; at most 50."""
+    skips: Annotated[list[SkipStatus], Field(max_length=MAX_LISTED)] = Field(default_factory=list)
+    """Queries that somebody wants to do without what they have missed (`reprise skip`), as long as it is not carried out;
+    at most 50. The batches that may lack rows then are in `gaps` of the Incident."""
     checkpoint: CheckpointStatus | None = None
     """The newest global checkpoint."""
     position: Count = 0

@@ -16,6 +16,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
+from typing import TypeVar
 
 from reprise.controller.driver.publish_rate import PublishRate
 from reprise.controller.driver.report import MAX_PROBLEM, bounded, cut
@@ -29,6 +30,7 @@ from reprise.controller.zookeeper.errors import (
     NoNodeError,
     RecordError,
     RefusedError,
+    RolledBackError,
     TooLargeError,
 )
 from reprise.controller.zookeeper.node_record import (
@@ -44,16 +46,31 @@ from reprise.controller.zookeeper.process_records import (
     encode_waits,
     parse_drain,
     parse_number,
+    parse_spec,
 )
 from reprise.controller.zookeeper.records import encode_progress, parse_desired
-from reprise.controller.zookeeper.session import SessionState, Transaction, ZooKeeperSession, patiently
+from reprise.controller.zookeeper.savepoint_records import SavepointsRecord, parse_savepoints, parse_wish
+from reprise.controller.zookeeper.session import (
+    Answer,
+    SessionState,
+    Transaction,
+    ZooKeeperSession,
+    patiently,
+)
+from reprise.controller.zookeeper.settings_record import FollowedSettings
+from reprise.controller.zookeeper.wish_folder import WishFolder
 from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler.model import Desired, Progress
 from reprise.spark_jobs.credentials import redacted
-from reprise.spark_jobs.errors import SupersededError
+from reprise.spark_jobs.errors import SpecError, SupersededError
 from reprise.spark_jobs.platform import PLATFORM, Platform
+from reprise.spark_jobs.state.savepoint_wish import SavepointWish
+from reprise.spark_jobs.topology import StreamTopology, from_json
+from reprise.spark_jobs.topology.changes import Settings
+from reprise.spark_jobs.topology.graph_change import graph_of
 
 log = logging.getLogger("reprise.driver")
+T = TypeVar("T")
 SESSION_TIMEOUT_S = 10.0
 
 
@@ -71,11 +88,14 @@ class Channel:
         clock: Callable[[], float] | None = None,
         session: ZooKeeperSession | None = None,
         platform: Platform = PLATFORM,
+        resource: StreamTopology | None = None,
     ) -> None:
+        """`resource`: what the driver was started with; it takes no number where other queries are on record."""
         clock, self._sleep = clock or platform.elapsed, platform.sleep
         self._hosts = hosts
         self._zk = session or make_client(hosts, SESSION_TIMEOUT_S)
         self._root, self._clock, self._absence_counts_from = root, clock, 0.0
+        self._graph = None if resource is None else graph_of(resource)
         self._absent_since: dict[str, float] = {}
         self.hears: Callable[[NodeRecord], bool] = lambda _: False
         """Whether a node whose znode is gone is heard all the same; the driver's loop knows."""
@@ -89,7 +109,10 @@ class Channel:
         """Numbers that this driver may have written."""
         self._silent = self._drain = False
         self._drain_stale = True
+        self._settings = FollowedSettings(self._zk, root, self.changed.set)
         self._lock = platform.lock()
+        folder = f"{root}/{paths.SAVEPOINT_WISHES}"
+        self._wishes = WishFolder(self._zk, folder, parse_wish, self.changed.set, self._answered)
 
     def open(self) -> None:
         """Connect; raises ChannelError when no server answers in time."""
@@ -111,6 +134,8 @@ class Channel:
             longest = max((record.session_s for record in self.nodes.values()), default=SESSION_S)
             self._absence_counts_from = self._clock() + absence_counts_after_s(longest)
             self._nodes_stale = self._desired_stale = self._epoch_stale = self._drain_stale = True
+            self._wishes.forget()
+            self._settings.doubt()
             self.changed.set()
 
     @property
@@ -130,7 +155,8 @@ class Channel:
         A connection that is lost meanwhile is waited for: whether a number was written is not known then, and another one,
         which is greater, is taken.  To be told that it was written, later, would look like a successor.
 
-        SupersededError: this driver has a number, and another one a greater, of which it may not have heard yet."""
+        SupersededError: this driver has a number, and another one a greater, of which it may not have heard yet; or the
+        topology goes on with other queries than those that this driver was started with."""
         epoch, version = patiently(lambda: self._take_number(least), self._clock, self._sleep)
         with self._lock:
             self._epoch = self._newest_epoch = epoch
@@ -141,6 +167,7 @@ class Channel:
         """The number, and the version of the znode that says so."""
         path = f"{self._root}/{paths.DRIVER}"
         while True:
+            spec = self._version_of_spec()
             try:
                 raw, stat = self._zk.get(path)
                 newest = parse_number(raw, path)
@@ -150,12 +177,42 @@ class Channel:
                     )
                 epoch = max(newest + 1, least)
                 self._tried.add(epoch)
-                return epoch, self._zk.set(path, encode_number(epoch), stat.version).version
+                if spec is None:
+                    return epoch, self._zk.set(path, encode_number(epoch), stat.version).version
+                if self._take_with(spec, path, encode_number(epoch), stat.version):
+                    return epoch, stat.version + 1
             except NoNodeError:
                 with contextlib.suppress(NodeExistsError):
                     self._zk.create(path, makepath=True)
             except BadVersionError:
                 continue  # another driver has taken this one
+
+    def _version_of_spec(self) -> int | None:
+        """The version of the record that says what the last driver is started with, where it has the queries of this one;
+        None where there is no such record, as in a run on one machine.  SupersededError: it has others, so that this driver
+        is of a graph that nobody decides by any more.  What cannot be read, as of another version, has the same queries."""
+        path = f"{self._root}/{paths.SPEC}"
+        try:
+            raw, stat = self._zk.get(path)
+        except NoNodeError:
+            return None
+        with contextlib.suppress(RecordError, SpecError):
+            if self._graph not in (None, graph_of(from_json(parse_spec(raw, path).document))):
+                raise SupersededError(
+                    "the topology goes on with other queries than those that this driver was started with"
+                )
+        return stat.version
+
+    def _take_with(self, spec: int, path: str, number: bytes, version: int) -> bool:
+        """Write the number while both records are of these versions; False: somebody has written one of them."""
+        transaction = self._zk.transaction()
+        transaction.check(f"{self._root}/{paths.SPEC}", spec)
+        transaction.set_data(path, number, version)
+        refused = transaction.commit()
+        for error in refused:
+            if error is not None and not isinstance(error, BadVersionError | NoNodeError | RolledBackError):
+                raise error
+        return not any(refused)
 
     def silence(self) -> None:
         """Write nothing from now on: this driver is not the newest."""
@@ -266,6 +323,15 @@ class Channel:
                 log.warning("event=desired-not-read error=%r", error)
         return self._desired
 
+    def read_settings(self) -> Settings | None:
+        """What is to be followed of the topology's settings, None before anybody has said so; the last known ones while
+        ZooKeeper is away.  Raises RecordError."""
+        try:
+            return self._settings.read()
+        except ClientError as error:
+            log.warning("event=settings-not-read error=%r", error)
+            return None
+
     def read_drain(self) -> bool:
         """Whether this very driver was asked to drain; what was asked of another life is none of its business."""
         path = f"{self._root}/{paths.DRAIN}"
@@ -283,6 +349,52 @@ class Channel:
     def _saw_drain(self, _: object) -> None:
         self._drain_stale = True
         self.changed.set()
+
+    def read_savepoint_wishes(self) -> Mapping[str, SavepointWish]:
+        """Savepoints that are to be taken or deleted, by the ids of the wishes; none while ZooKeeper is
+        away, as nothing is lost by that."""
+        try:
+            return self._wishes.read() if self.connected else {}
+        except ClientError as error:
+            log.warning("event=savepoint-wishes-not-read error=%r", error)
+            return {}
+
+    def read_savepoints(self) -> SavepointsRecord | None:
+        """What a driver, this one or one before, has said of savepoints last; None while ZooKeeper does not say.  A record
+        that cannot be read is none: what stands there is written anew."""
+        path = f"{self._root}/{paths.SAVEPOINTS}"
+        if not self.connected:
+            return None
+        try:
+            if self._zk.exists(path) is None:
+                return SavepointsRecord()
+            return parse_savepoints(self._zk.get(path)[0])
+        except ClientError as error:
+            log.warning("event=savepoints-not-read error=%r", error)
+            return None
+        except RecordError as error:
+            log.warning("event=savepoints-unreadable error=%r", error)
+            return SavepointsRecord()
+
+    def _answered(self, answer: Answer[T]) -> T | None:
+        """The value of an answer; None where there is no such znode."""
+        try:
+            return answer.get(timeout=SESSION_TIMEOUT_S)
+        except NoNodeError:
+            return None
+
+    def forget_savepoint_wish(self, wish: str) -> bool:
+        """Remove a wish of which it is published what came of it."""
+        path = f"{self._root}/{paths.SAVEPOINT_WISHES}/{wish}"
+        try:
+            return (
+                self.connected
+                and not self.superseded
+                and not self._refused(paths.SAVEPOINT_WISHES, self._write(_removal(path)))
+            )
+        except ClientError as error:
+            log.warning("event=savepoint-wish-stays wish=%s error=%r", wish, error)
+            return False
 
     def forget_checkpoints(self, keep: int) -> None:
         """Remove the records of all but the newest `keep` checkpoints; their files are gone, too."""

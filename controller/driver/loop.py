@@ -21,6 +21,7 @@ from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.output_events import OutputEvents
 from reprise.controller.driver.report import InputRates, progress_of, stats_of, wanted
+from reprise.controller.driver.savepoints import SavepointTurns
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.errors import RecordError
@@ -29,10 +30,13 @@ from reprise.controller.zookeeper.records import CheckpointRecord, encode_checkp
 from reprise.scheduler.model import Progress, of_standby
 from reprise.spark_jobs.engine.chain import CANCEL_S
 from reprise.spark_jobs.engine.engine import Engine
+from reprise.spark_jobs.engine.settings import resource_in_effect, take_settings
 from reprise.spark_jobs.errors import CheckpointError, NotYetError, SupersededError
 from reprise.spark_jobs.node.command import Usage
 from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.revision import Revisions
+from reprise.spark_jobs.topology import StreamTopology
+from reprise.spark_jobs.topology.changes import Settings, revision_of_settings, settings_of
 
 log = logging.getLogger("reprise.driver")
 
@@ -42,6 +46,7 @@ LOOK_S = 0.3
 STATS_S = 3.0
 KEEPALIVE_S = 10.0
 """Spark ends Python workers that are idle for a minute; an empty job well before that keeps them."""
+SOON_S = 0.05
 WAITS_S = 600.0
 """What a turn may spend outside of its job: in requests to stores and brokers, whose clients give up by themselves.  Those
 of object stores try a request about five times for a minute each, and a turn may make one such request in vain."""
@@ -84,15 +89,17 @@ class Loop:
     def __init__(
         self, engine: Engine, channel: Channel, cluster: Cluster, metrics: DriverMetrics, events: OutputEvents,
         revisions: Revisions, stop: threading.Event, clock: Callable[[], float] | None = None,
-        platform: Platform = PLATFORM,
+        platform: Platform = PLATFORM, savepoints: SavepointTurns | None = None,
     ) -> None:  # fmt: skip
         self._platform = platform
         self.engine, self.channel, self.cluster = engine, channel, cluster
         self.metrics, self.events, self.stop = metrics, events, stop
-        self.revisions = revisions
+        self.revisions, self.savepoints = revisions, savepoints
         self._clock, self._job = clock or platform.elapsed, _Job()
         channel.hears = self.hears
         cluster.say, cluster.tell = self.say, self._look
+        self.superseded = ""
+        """Why this driver says nothing more: a later one has begun; empty while none has."""
         self._problems: list[str] = []
         self._used = dict(engine.usage)
         """What partitions have used under a driver before this one."""
@@ -105,6 +112,10 @@ class Loop:
         """The checkpoint at which the stream has stopped; from then on this driver only says so, and ends."""
         self._drained: int | None = None
         """The same, once the store says so: nobody may hear of it before, as other code would be started and refused."""
+        self._settings: Settings | None = None
+        """What was heard last of the topology's settings."""
+        self._follows = _name_of(resource_in_effect(engine))
+        """Which settings the engine follows."""
         self._ready: frozenset[str] = frozenset()
         """Nodes that can take partitions, as they were seen last."""
         self._publishing = platform.lock()
@@ -153,6 +164,7 @@ class Loop:
         if self._boundary is not None:
             self._end_drained(self._boundary)
             return
+        self._take_settings()
         self._take_desired()
         engine.drain.asked = engine.drain.asked or self.channel.read_drain()
         living = self.cluster.usable()
@@ -166,6 +178,8 @@ class Loop:
             self._say_all()
         self._note_work()
         self._announce_checkpoint()
+        if self.savepoints is not None:
+            self.savepoints.turn()
         self._write_events()
         if engine.drained is not None and self._announced == engine.drained:
             self._boundary = engine.drained
@@ -198,6 +212,7 @@ class Loop:
     def _superseded(self, reason: str) -> None:
         """A later driver has begun: this one says nothing more and ends."""
         log.warning("event=superseded epoch=%d reason=%r", self.engine.epoch, reason)
+        self.superseded = reason
         self.channel.silence()
         self.stop.set()
 
@@ -205,9 +220,23 @@ class Loop:
         """Seconds until the next batch is due, or a keep-alive."""
         engine = self.engine
         if not ran or engine.desired.paused or engine.release.interval_s <= 0:
-            return 0.5
+            return SOON_S if self.savepoints is not None and self.savepoints.busy else 0.5
         due = engine.release.at(engine.horizon + 1) - engine.release.now()
         return max(0.01, min(due, KEEPALIVE_S)) if not engine.done else 0.5
+
+    def _take_settings(self) -> None:
+        """Before what is desired, which may rest on them."""
+        try:
+            settings = self.channel.read_settings()
+        except RecordError as error:
+            self.say(str(error))
+            return
+        if settings is None or settings == self._settings:
+            return
+        self._settings = settings
+        if take_settings(self.engine, settings):
+            self._follows = _name_of(resource_in_effect(self.engine))
+            log.info("event=settings revision=%s", self._follows)
 
     def _take_desired(self) -> None:
         try:
@@ -267,7 +296,7 @@ class Loop:
         )
         if self.channel.publish(paths.checkpoint(position), encode_checkpoint(record)):
             self._announced = position
-            self.channel.forget_checkpoints(self.engine.resource.checkpoint.keep)
+            self.channel.forget_checkpoints(resource_in_effect(self.engine).checkpoint.keep)
 
     def _write_events(self) -> None:
         engine = self.engine
@@ -341,12 +370,20 @@ class Loop:
         problems = self._problems[-SHOWN:]
         told = self.engine.progress
         # what is due goes back with a rollback, before the engine has told of it
-        progress = replace(told, due=max(told.horizon, self.engine.due), drained=self._drained)
-        nodes = (frozenset(progress.nodes) | self._ready) - without
-        progress = replace(progress, nodes=tuple(sorted(nodes)))
+        nodes = (frozenset(told.nodes) | self._ready) - without
+        progress = replace(
+            told,
+            due=max(told.horizon, self.engine.due),
+            drained=self._drained,
+            nodes=tuple(sorted(nodes)),
+        )
         report = progress_of(
             self.engine.epoch, progress, problems, self._platform.wall(), self._turns, self.turn_limit_s
         )
         longest = max((node.session_s for node in self.channel.nodes.values()), default=SESSION_S)
         self.engine.figures.times.detection_s = longest
-        return replace(report, starts=self.cluster.starts.told())
+        return replace(report, starts=self.cluster.starts.told(), settings=self._follows)
+
+
+def _name_of(resource: StreamTopology) -> str:
+    return revision_of_settings(settings_of(resource))

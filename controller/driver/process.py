@@ -15,16 +15,19 @@ from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.loop import Cluster, Loop
 from reprise.controller.driver.nodes import SparkNodes
 from reprise.controller.driver.output_events import OutputEvents
+from reprise.controller.driver.savepoints import SavepointTurns
 from reprise.controller.observability.metrics.collect import serve
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.observability.metrics.errors import ServeError
 from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.spark_jobs.engine.arrival import require_even
 from reprise.spark_jobs.engine.chain import configuration
 from reprise.spark_jobs.engine.continuous import Connector
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.engine_spec import Sites
 from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.engine.punctuation import Punctuations
+from reprise.spark_jobs.engine.savepoints import SavepointTaker
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.exchange.settings import settings_of
 from reprise.spark_jobs.node.outliving import digest
@@ -32,10 +35,12 @@ from reprise.spark_jobs.node.spare import STREAM
 from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch, new_token
+from reprise.spark_jobs.state.graphs import Graphs
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.release import Release
-from reprise.spark_jobs.state.revision import Revisions, revision_of
-from reprise.spark_jobs.state.standby import take_over
+from reprise.spark_jobs.state.revision import Revisions, former_revision_of, revision_of
+from reprise.spark_jobs.state.start_from import begin_stream
+from reprise.spark_jobs.state.state_versions import require_readable_states
 from reprise.spark_jobs.topology import StreamTopology, expand
 
 log = logging.getLogger("reprise.driver")
@@ -79,13 +84,15 @@ class Driver:
         session: ZooKeeperSession | None = None,
     ) -> None:
         self.resource, self.config, self.platform = resource, config, platform
-        self.channel = Channel(config.zk, config.root, session=session, platform=platform)
+        self.channel = Channel(config.zk, config.root, session=session, platform=platform, resource=resource)
         self.stop = platform.event()
         self._number, self._token = 0, new_token()
         """What ZooKeeper has given this driver, 0: nothing yet; and by what it knows its own claim when it tries again."""
         self._fence: Fence | None = None
         self._said: list[str] = []
         """What a person should know of its beginning, also where it takes several attempts."""
+        self.superseded = ""
+        """Why it has ended, where a later driver has begun."""
 
     def run(self) -> None:
         """Run until `stop`."""
@@ -102,9 +109,14 @@ class Driver:
             ends.callback(events.close)
             if self.config.adopts:
                 go_on_with_what_lives(engine, self.channel, nodes, self.stop, self.platform)
-            Loop(
-                engine, self.channel, nodes, metrics, events, revisions, self.stop, platform=self.platform
-            ).run()
+            assert self._fence is not None
+            savepoints = SavepointTurns(SavepointTaker(engine, self._fence, self.platform), self.channel)
+            loop = Loop(
+                engine, self.channel, nodes, metrics, events, revisions, self.stop, platform=self.platform,
+                savepoints=savepoints,
+            )  # fmt: skip
+            loop.run()
+            self.superseded = loop.superseded
 
     def _application(self, engine: Engine, ends: contextlib.ExitStack) -> Cluster:
         """Start Spark, which ends with `ends`; the nodes that it can run jobs on."""
@@ -170,6 +182,7 @@ class Driver:
                 self.channel.waits_for(f"the driver waits for its checkpoint store: {said}")
             except SupersededError as error:
                 log.warning("event=superseded reason=%r", str(error))
+                self.superseded = str(error)
                 return None
             self.stop.wait(pause_s)
             pause_s = min(pause_s * 2, LAST_PAUSE_S)
@@ -189,16 +202,24 @@ class Driver:
             self._number = self.channel.next_epoch()
         location, topology = self.config.checkpoints, expand(self.resource)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
-        take_over(store, self.resource.checkpoint.standby)
+        begin_stream(store, self.resource, self.platform.wall)
         fence = self._fence = self._fence or claim_epoch(location, self._claim, self._token)
         newest = store.begin(fence)
+        require_readable_states(self.resource, store, newest)
+        ledger = Ledger(location, self.resource, topology, fence, self.platform)
+        # before this revision is on record, and with it who made which batches: the next attempt finds its own
+        ledger.require(newest)
+        of = self.resource, self.config.image
+        revisions = Revisions(location, revision_of(*of), fence, former_revision_of(*of))
+        drained = revisions.released_nothing_after(newest, ledger.written)
+        later = Graphs(store, fence).begin(self.resource, newest, drained)
         engine = Engine(
             resource=self.resource,
             topology=topology,
             sites=Sites(self.config.sink, location),
             epoch=fence.epoch,
             connect=self._connect,
-            ledger=Ledger(location, self.resource, topology, fence, self.platform.wall),
+            ledger=ledger,
             release=Release(
                 location,
                 self.resource.batch_interval_s,
@@ -209,10 +230,9 @@ class Driver:
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
             clock=self.platform.elapsed,
+            later=later,
         )
-        revisions = Revisions(location, revision_of(self.resource, self.config.image), fence)
-        # before this revision is on record, and with it who made which batches: the next attempt finds its own
-        engine.ledger.require(newest)
+        require_even(self.resource, store, newest)
         replay = self.resource.upgrade == "replay"
         said = revisions.begin(newest, engine.ledger.written, replay, store.of_many_ages)
         self._said += [said] if said else []

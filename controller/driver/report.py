@@ -11,6 +11,7 @@ from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.engine import progress as engine_output
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from reprise.spark_jobs.node.command import Usage
+from reprise.spark_jobs.operators.frames import END_OF_TIME
 
 REASONS, MIN_REASON = 400_000, 80
 """Characters for the reasons of all failed partitions together, and for each at least."""
@@ -71,7 +72,7 @@ def progress_of(
         bad_checkpoints=frozenset(progress.bad_checkpoints),
         trimmed=progress.trimmed,
         kept_since=progress.kept_since,
-        gaps=frozenset(progress.gaps),
+        not_kept=frozenset(progress.not_kept),
         stuck=redacted(progress.stuck),
         buffers={"memory": progress.memory, "disk": progress.disk},
         jobs=progress.jobs,
@@ -85,7 +86,10 @@ def progress_of(
         overhead=progress.overhead,
         stored=progress.stored,
         deterministic=progress.deterministic,
+        output_waits=progress.output_waits,
         adopted=progress.adopted,
+        waits=progress.waits,
+        refused=progress.refused,
         problems=tuple(redacted(problem) for problem in problems),
         time=now,
         turns=turns,
@@ -115,8 +119,8 @@ def stats_of(
     input_rows_s: Mapping[str, float] | None = None,
 ) -> dict[str, PartitionStats]:
     """The record `stats`: the CPU of each partition since `before`, in thousandths of a core, the size of its stored
-    state, how many rows come (`InputRates`), and what it would have to do if it were lost.  A host that began anew counts
-    its CPU from zero."""
+    state, how many rows come (`InputRates`), its watermark, and what it would have to do if it were lost.  A host that
+    began anew counts its CPU from zero."""
     found = {}
     for partition, usage in now.items():
         old = before.get(partition, Usage(0.0, 0))
@@ -127,6 +131,8 @@ def stats_of(
             state_bytes=state_bytes.get(partition, 0),
             restore=(works or {}).get(partition),
             input_rows_s=(input_rows_s or {}).get(partition),
+            watermark=None if usage.watermark == END_OF_TIME else usage.watermark,
+            input_ended=usage.watermark == END_OF_TIME,
         )
     return found
 

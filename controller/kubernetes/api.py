@@ -102,6 +102,13 @@ class Api:
         """The object.  Raises NotFoundError, UnknownError, ..."""
         return self._send("GET", path)
 
+    def text(self, path: str) -> str:
+        """What is no JSON: the log of a pod.  Raises as `get` does."""
+        answer = self._request("GET", path, headers={"Accept": "application/json, */*"})
+        if answer.status >= 300:
+            _read("GET", path, answer.status, answer.data)
+        return str(answer.data.decode(errors="replace"))
+
     def through(self, path: str, headers: Mapping[str, str]) -> Any:
         """JSON of what is behind the API server's proxy, asked with `headers` of its own."""
         answer = self._request("GET", path, headers=headers)

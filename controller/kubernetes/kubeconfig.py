@@ -28,7 +28,7 @@ def of_kubeconfig(
         config.load_config(client_configuration=configuration, config_file=file, context=context)
         contexts, current = config.list_kube_config_contexts(config_file=file)
     except ConfigException as error:
-        raise KubeconfigError(str(error)) from error
+        raise KubeconfigError(f"{file}: {error}" if file else str(error)) from error
     wanted = context or current["name"]
     chosen = next((c for c in contexts if c["name"] == wanted), current)
     return Api(budget, configuration, manager), chosen["context"].get("namespace", "default")

@@ -62,6 +62,9 @@ class KubernetesNode:
     """Allocatable."""
     uid: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, float | None] = field(default_factory=dict)
+    """Type of each condition that is True, but Ready -> since when, seconds since the epoch by the clock of who says so;
+    None: that is not said."""
 
     @property
     def reachable(self) -> bool:
@@ -98,7 +101,8 @@ def pod_view(pod: Mapping[str, Any]) -> PodView:
 def kubernetes_node(node: Mapping[str, Any]) -> KubernetesNode:
     """Read a Node object."""
     spec, status = node.get("spec", {}), node.get("status", {})
-    ready = next((c.get("status") for c in status.get("conditions") or [] if c.get("type") == "Ready"), None)
+    conditions = {str(c.get("type", "")): c for c in status.get("conditions") or []}
+    ready = conditions.pop("Ready", {}).get("status")
     return KubernetesNode(
         name=str(node.get("metadata", {}).get("name", "")),
         ready={"True": True, "False": False}.get(str(ready)),
@@ -109,6 +113,11 @@ def kubernetes_node(node: Mapping[str, Any]) -> KubernetesNode:
         cpu_milli=milli((status.get("allocatable") or {}).get("cpu", "0")),
         uid=str(node.get("metadata", {}).get("uid", "")),
         labels=dict(node.get("metadata", {}).get("labels") or {}),
+        conditions={
+            kind: seconds(c.get("lastTransitionTime"))
+            for kind, c in conditions.items()
+            if c.get("status") == "True"
+        },
     )
 
 

@@ -50,6 +50,24 @@ class Alert:
         return f"{self.name}.md"
 
 
+def _burns(pace: str, *windows: tuple[str, int]) -> str:
+    """What of the budget of unavailability is used up at this pace in a long window and in a short one, which ends the alert
+    soon after the trouble.  `windows`: range with step, and how many steps it has.  Of all instances at once, as operators
+    take over from each other; a moment without a value counts as available, or a topology that starts would begin with an
+    outage, and so does one in which it was paused, or one that is resumed would.  Before its first batch is released nothing
+    is lost, however long its images and nodes take to come; a new driver of one that has begun knows of a checkpoint."""
+    paused = "unless on (topology) (max by (topology) (reprise_paused) == 1)"
+    none = "(max by (topology) ({}) == 0)"
+    begun = (
+        f"unless on (topology) ({none.format('reprise_horizon_batches')} "
+        f"and on (topology) {none.format('reprise_checkpoint_position_batches')})"
+    )
+    counted = f"1 - max by (topology) (reprise_availability_ratio) {paused} {begun}"
+    lost = f"sum_over_time(({counted})[{{}}]) / {{}} > <{{}}> * <burnBudget>"
+    terms = " and ".join(f"({lost.format(window, steps, pace)})" for window, steps in windows)
+    return f"({terms}) {paused}"
+
+
 THRESHOLDS: tuple[Threshold, ...] = (
     Threshold(
         "correlatedFor",
@@ -95,6 +113,29 @@ THRESHOLDS: tuple[Threshold, ...] = (
         "shows; nothing is lost meanwhile",
     ),
     Threshold("asideFor", "30s", "nothing heals it; two scrapes agree"),
+    Threshold(
+        "jobsFor",
+        "1m",
+        "a job is tried again at once, and five have failed alike before it is reported; a lost node has gone by then",
+    ),
+    Threshold(
+        "connectorFor",
+        "2m",
+        "brokers elect another leader and stores answer again within a minute; what waits goes on by itself then",
+    ),
+    Threshold(
+        "burnBudget",
+        "0.01",
+        "share of the summed priority that may be unavailable over a month: 99 % is what one machine room gives",
+    ),
+    Threshold(
+        "burnFast",
+        "14.4",
+        "times the budget over an hour, which is two hundredths of a month's: nine minutes with everything down. Shorter "
+        "recoveries do not reach it",
+    ),
+    Threshold("burnSlow", "3", "times the budget over a day, which is a tenth of a month's"),
+    Threshold("burnFor", "1m", "the windows of the expressions are long; two evaluations agree"),
     Threshold("refusedFor", "2m", "whoever has just applied it sees the refusal at once and mends it"),
     Threshold(
         "highPriorityFor",
@@ -221,7 +262,7 @@ ALERTS: tuple[Alert, ...] = (
         "max by (topology) (reprise_standbys_missing) > 0",
         "standbyFor",
         "{{ $value }} partitions of {{ $labels.topology }} have no standby",
-        "If they are lost now they come back from a checkpoint: no node has room, or standbys come to nothing.",
+        "If they are lost now they come back by a plan, and not at once: no node has room, or standbys come to nothing.",
     ),
     Alert(
         "RepriseUpstreamBackupMissing",
@@ -294,6 +335,38 @@ ALERTS: tuple[Alert, ...] = (
         "asideFor",
         "{{ $value }} partitions of {{ $labels.topology }} are set aside, as their code raises",
         "Their queries show nothing more, no checkpoint is complete without them, and only changed code or input helps.",
+    ),
+    Alert(
+        "RepriseJobsFail",
+        Severity.CRITICAL,
+        "(max by (topology) (reprise_jobs_failing) == 1) unless on (topology) (max by (topology) (reprise_paused) == 1)",
+        "jobsFor",
+        "Spark jobs of {{ $labels.topology }} fail again and again",
+        "No batch of the topology is processed while its jobs fail in the same way; an event says where and why.",
+    ),
+    Alert(
+        "RepriseConnectorWaits",
+        Severity.WARNING,
+        "max by (topology, connector) (reprise_connector_waits) > 0",
+        "connectorFor",
+        "{{ $value }} partitions of {{ $labels.topology }} wait for their {{ $labels.connector }}",
+        "A source cannot be read, or a sink cannot be written; nothing is lost, and it goes on by itself when that answers.",
+    ),
+    Alert(
+        "RepriseAvailabilityBurnsFast",
+        Severity.CRITICAL,
+        _burns("burnFast", ("1h:1m", 60), ("5m:15s", 20)),
+        "burnFor",
+        "{{ $labels.topology }} was unavailable for too much of the last hour, and still is",
+        "By priority, more of the last hour was lost than the budget of a month allows, and the last five minutes go on so.",
+    ),
+    Alert(
+        "RepriseAvailabilityBurnsSlowly",
+        Severity.WARNING,
+        _burns("burnSlow", ("1d:5m", 288), ("2h:1m", 120)),
+        "burnFor",
+        "{{ $labels.topology }} was unavailable for too much of the last day, and still is at times",
+        "By priority, a tenth of what a month allows was lost within a day, and the last two hours go on so.",
     ),
     Alert(
         "RepriseSpecRefused",

@@ -27,6 +27,10 @@ def _mean(names: str, metric: str) -> str:
     return f"{_rate(names, f'{metric}_sum')} / {_rate(names, f'{metric}_count')}"
 
 
+def _a_file(metric: str) -> str:
+    return f"{_rate('topology', metric)} / {_rate('topology', 'reprise_snapshot_files_total')}"
+
+
 AVAILABILITY = Panel(
     "Availability over time",
     "Priority-weighted share of queries that are available.",
@@ -376,8 +380,14 @@ DATA_PLANE = Dashboard(
         ),
         Panel(
             "Problems",
-            "What the driver complains of; `reprise status` names them.",
-            (Query(_by("topology", "reprise_problems", function="max")),),
+            "What the driver complains of (`reprise status` names it), and partitions that wait for a source or a sink.",
+            (
+                Query(_by("topology", "reprise_problems", function="max")),
+                Query(
+                    _by("topology, connector", "reprise_connector_waits", function="max"),
+                    "{{topology}} waits for its {{connector}}",
+                ),
+            ),
         ),
         Panel(
             "Buffers",
@@ -397,6 +407,12 @@ DATA_PLANE = Dashboard(
             "Stored state",
             "Newest stored state of all partitions together.",
             (Query(_by("topology", "reprise_state_bytes", function="max")),),
+            "bytes",
+        ),
+        Panel(
+            "States with a limit of memory",
+            "Where `checkpoint.stateMemory` is given: what of states is in memory, and their files on the nodes' disks.",
+            (Query(_by("medium", "reprise_limited_state_bytes"), "{{medium}}"),),
             "bytes",
         ),
         Panel(
@@ -429,15 +445,36 @@ DATA_PLANE = Dashboard(
             "Bps",
         ),
         Panel(
+            "Time of a snapshot",
+            "For how long a partition stood still for its state (pause), and from then until its file was stored; means.",
+            (
+                Query(_a_file("reprise_snapshot_pause_seconds_total"), "{{topology}} pause"),
+                Query(_a_file("reprise_snapshot_store_seconds_total"), "{{topology}} store"),
+            ),
+            "s",
+        ),
+        Panel(
+            "Snapshots in vain",
+            "Where partitions store themselves, since an hour ago: newer than those to which they went back.",
+            (Query(f"sum by (topology) (increase(reprise_snapshots_skipped_total{{{TOPOLOGY}}}[1h]))"),),
+        ),
+        Panel(
             "Footprints",
             "Slots that were stored with eventual checkpoints, a second.",
             (Query(_rate("topology", "reprise_footprints_total")),),
             "ops",
         ),
         Panel(
-            "Headers of messages",
-            "For communication-induced checkpoints, between nodes, beside rows.",
-            (Query(_rate("topology", "reprise_message_header_bytes_total")),),
+            "Messages and their headers",
+            "Between nodes; headers are for communication-induced checkpoints, copies for standbys.",
+            (
+                Query(_rate("topology", "reprise_message_header_bytes_total"), "{{topology}} headers"),
+                Query(_rate("topology", "reprise_standby_bytes_total"), "{{topology}} copies"),
+                Query(
+                    _rate("topology", "reprise_acknowledgement_bytes_total"), "{{topology}} acknowledgements"
+                ),
+                Query(_rate("topology", "reprise_message_bytes_total"), "{{topology}} rows"),
+            ),
             "Bps",
         ),
         Panel(

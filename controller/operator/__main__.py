@@ -166,6 +166,7 @@ def _settings(options: argparse.Namespace) -> OperatorSettings:
         driver_silent_s=options.driver_silent, machine_lost_s=options.machine_lost,
         notice_s=options.notice,
         leaving_taints=_words(options.leaving_taints),
+        leaving_conditions=_words(options.leaving_conditions),
         switches=options.switches, health_port=options.health_port,
         metrics_port=options.metrics_port, log_format=options.log_format, keep_incidents=options.keep_incidents,
         keep_records=options.keep_records, keep_records_mi=options.keep_records_mi,
@@ -278,11 +279,15 @@ def _recovery_options(add: _Add, base: OperatorSettings) -> None:
     )  # fmt: skip
     add(
         "--leaving-taints", default=",".join(base.leaving_taints), metavar="KEY[=SECONDS],...",
-        help="taints of machines that will be taken away, whose pods are emptied meanwhile, and how soon",
+        help="taints of Kubernetes nodes that will be taken away, whose pods are emptied meanwhile, and how soon",
+    )  # fmt: skip
+    add(
+        "--leaving-conditions", default=",".join(base.leaving_conditions), metavar="TYPE[=SECONDS],...",
+        help="conditions that say the same of a Kubernetes node while they are True, and how soon",
     )  # fmt: skip
     add(
         "--machine-lost", type=int, default=base.machine_lost_s,
-        help="seconds that pods stay on a machine that is not ready or unreachable",
+        help="seconds that pods stay on a Kubernetes node that is not ready or unreachable",
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ has left behind is removed before anything is read.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -18,9 +19,10 @@ from reprise.controller.coordinator.coordinator import Coordinator
 from reprise.controller.coordinator.history import Kept
 from reprise.controller.coordinator.store import Store
 from reprise.controller.coordinator.transaction import Operation
+from reprise.controller.operator import graph_step, savepoint_wishes
 from reprise.controller.operator.heartbeat import Heartbeat
 from reprise.controller.operator.settings import OperatorSettings
-from reprise.controller.topology_view import policy_of
+from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper import users as zk_users
 from reprise.controller.zookeeper.errors import (
@@ -30,6 +32,7 @@ from reprise.controller.zookeeper.errors import (
     NoNodeError,
     RecordError,
     SessionError,
+    TooLargeError,
 )
 from reprise.controller.zookeeper.node_record import absence_counts_after_s
 from reprise.controller.zookeeper.observation import Observation
@@ -43,10 +46,14 @@ from reprise.controller.zookeeper.process_records import (
     parse_spec,
 )
 from reprise.controller.zookeeper.session import SessionState, Stat, ZooKeeperSession
+from reprise.controller.zookeeper.settings_record import parse_settings, write_settings
 from reprise.controller.zookeeper.znode import check, pack
 from reprise.scheduler import Decision, Snapshot
 from reprise.scheduler.model import TopologyView
-from reprise.spark_jobs.topology import StreamTopology
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.state.savepoint_wish import SavepointWish
+from reprise.spark_jobs.topology import StreamTopology, from_json
+from reprise.spark_jobs.topology.changes import Settings, in_effect, settings_of
 
 log = logging.getLogger("reprise.operator")
 FRESH_S = 1.0
@@ -80,13 +87,25 @@ class Records:
         self.root = paths.root_of(resource.namespace, resource.name)
         self._open = False
         self._observer = Observer(settings.zk, self.root, client)
+        self.handed_on: tuple[SavepointWish, ...] = ()
+        """Savepoints that the driver knows to be wanted, or of which it has said what came of them."""
+        self._wanted: tuple[StreamTopology, TopologyView, bool] = resource, view, resource.paused
+        self._started: StreamTopology | None = None
+        """What the last driver was started with, as far as it is known and can be read."""
+        self._known: Spec | None = None
+        """The same, as its record says."""
+        self._spec_version: int | None = None
+        """Of the record that says so; None: there is none, or it was not read yet."""
+        self._permits = permits
+        self._told: Settings | None = None
+        """The settings that its driver was told last."""
         self._members: dict[str, int] = {}
         self._missing_since: dict[str, float] = {}
-        self.coordinator = self._coordinator(resource, view, permits)
+        self.shown: tuple[StreamTopology, TopologyView] = resource, view
+        """What people are shown: what is wanted, or, until a driver is started with other queries, those that run."""
+        self.coordinator = self._coordinator(resource, view)
 
-    def _coordinator(
-        self, resource: StreamTopology, view: TopologyView, permits: Callable[[Decision], bool]
-    ) -> Coordinator:
+    def _coordinator(self, resource: StreamTopology, view: TopologyView) -> Coordinator:
         store = Store(
             client=self._client,
             root=self.root,
@@ -95,7 +114,7 @@ class Records:
             paused=resource.paused,
             keep=resource.checkpoint.keep,
             grace_s=absence_counts_after_s(self._settings.session_s),
-            also=self._fencing,
+            also=self._also,
             changed=_Waking(self._wake),
             reported=_Waking(self._reported),
         )
@@ -103,15 +122,55 @@ class Records:
         return Coordinator(
             store,
             policy_of(resource, settings.settle_s, settings.driver_grace_s),
-            permits=permits,
+            permits=self._permitted,
             kept=Kept(settings.keep_records, settings.keep_records_mi * 2**20),
         )
 
     def adopt(self, resource: StreamTopology, view: TopologyView, paused: bool) -> None:
-        """A spec that has changed: what the coordinator reads of it takes effect with its next look."""
-        store, settings = self.coordinator.store, self._settings
-        store.topology, store.keep, store.paused = view, resource.checkpoint.keep, paused
-        self.coordinator.policy = policy_of(resource, settings.settle_s, settings.driver_grace_s)
+        """A spec that has changed: what takes effect in place does so with the coordinator's next look; the rest when a
+        driver is started with it."""
+        self._wanted = resource, view, paused
+        self._follow()
+
+    def _follow(self) -> None:
+        """The coordinator decides by the topology in effect: what runs, with the settings that are wanted."""
+        (wanted, view, paused), settings = self._wanted, self._settings
+        started = self._started
+        now = wanted if started is None else in_effect(started, settings_of(wanted))
+        if now.document != wanted.document:
+            view = view_of(now, own_code=False)
+        self.shown = (now, view) if graph_step.other_graph(started, wanted) else self._wanted[:2]
+        self.coordinator.store.follow(view, now.checkpoint.keep, paused)
+        self.coordinator.policy = policy_of(now, settings.settle_s, settings.driver_grace_s)
+
+    def tell_settings(self) -> None:
+        """Have the driver follow the settings of the wanted spec; nothing where it was told.  SessionError: not now."""
+        settings = settings_of(self._wanted[0])
+        if not self._open or settings == self._told:
+            return
+        path = f"{self.root}/{paths.SETTINGS}"
+        try:
+            if self._told is None:
+                found = self._get(path)
+                self._told = self._begun_with() if found is None else self._followed(found[0], path)
+            if settings == self._told:
+                return
+            write_settings(self._client, self.root, settings)
+        except (ClientError, TooLargeError) as error:
+            raise SessionError(f"{path}: {error!r}") from error
+        self._told = settings
+
+    def _followed(self, raw: bytes, path: str) -> Settings | None:
+        """What a driver follows that was told this; None for what nobody can read, which is replaced."""
+        try:
+            return parse_settings(raw, path)
+        except RecordError as error:
+            log.warning("event=record-ignored reason=%r", str(error))
+            return None
+
+    def _begun_with(self) -> Settings:
+        """What a driver follows that was told nothing."""
+        return settings_of(self._started or self._wanted[0])
 
     @property
     def connected(self) -> bool:
@@ -142,6 +201,24 @@ class Records:
             raise SessionError(f"{self.root}: {error!r}") from error
         self.coordinator.store.open()
         self._open = True
+        try:
+            self.former()  # which spec they are of says what may be decided
+        except SessionError:
+            self._open = False
+            raise
+
+    def hand_on(self, wishes: tuple[SavepointWish, ...]) -> None:
+        """Let the driver know which savepoints are to be taken or deleted, once each: what came of a wish is in its record.
+        Nothing else waits for that: what fails is tried again with the next look."""
+        if wishes == self.handed_on:
+            return
+        new = [wish for wish in wishes if wish not in self.handed_on]
+        try:
+            savepoint_wishes.hand_on(self._client, self.root, new)
+        except ClientError as error:
+            log.warning("event=savepoints-not-handed-on root=%s error=%r", self.root, error)
+            return
+        self.handed_on = wishes
 
     def remove(self) -> None:
         """All records, if they are this object's."""
@@ -203,25 +280,69 @@ class Records:
             found = self._get(f"{self.root}/{paths.SPEC}")
         except ClientError as error:
             raise SessionError(f"{self.root}/{paths.SPEC}: {error!r}") from error
-        if found is None or not found[0]:
+        self._spec_version = None if found is None else found[1].version
+        spec = None
+        if found is not None and found[0]:
+            try:
+                spec = parse_spec(found[0], f"{self.root}/{paths.SPEC}")
+            except RecordError as error:
+                log.warning("event=record-ignored reason=%r", str(error))
+        if spec != self._known:  # it was written, and the answer that said so was lost
+            self._runs(spec)
+        return spec
+
+    @property
+    def started_with(self) -> StreamTopology | None:
+        """What the last driver was started with; None where nobody knows, or can read it."""
+        return self._started
+
+    def followed(self) -> StreamTopology | None:
+        """The same, with the settings that its driver was told last.  SessionError: not now."""
+        if self._started is None:
             return None
+        path = f"{self.root}/{paths.SETTINGS}"
         try:
-            return parse_spec(found[0], f"{self.root}/{paths.SPEC}")
-        except RecordError as error:
-            log.warning("event=record-ignored reason=%r", str(error))
-            return None
+            found = self._get(path)
+        except ClientError as error:
+            raise SessionError(f"{path}: {error!r}") from error
+        settings = self._followed(found[0], path) if found is not None else None
+        return self._started if settings is None else in_effect(self._started, settings)
+
+    def _runs(self, spec: Spec | None) -> None:
+        """Take note that this is what the last driver was started with."""
+        before, self._started, self._known = self._started, None, spec
+        if spec is not None:
+            with contextlib.suppress(SpecError):  # of another version: the coordinator goes by what is wanted
+                self._started = from_json(spec.document)
+        anew = self._started is not None and graph_step.other_graph(before, self._started)
+        if anew:  # of what was known of the former graph nothing holds: as in a topology that starts
+            self.coordinator.store.close()
+            self.coordinator, self._told = self._coordinator(*self._wanted[:2]), None
+        self._follow()
+        if anew:
+            self.coordinator.store.open()
 
     def started(self, spec: Spec) -> None:
-        """A driver is started with this."""
+        """A driver is started with this.  Where its graph is another one, the records of the former one are gone with it.
+        StaleError: it is not on record; SessionError: nobody knows whether it is."""
         path, raw = f"{self.root}/{paths.SPEC}", pack(encode_spec(spec))
         check(path, raw)
         try:
-            try:
-                self._client.set_async(path, raw).get()
-            except NoNodeError:
-                self._client.create_async(path, raw, makepath=True).get()
+            if self._spec_version is not None and graph_step.is_of_other(self._started, spec.document):
+                self._spec_version = graph_step.take_step(self._client, self.root, raw, self._spec_version)
+            else:
+                self._spec_version = self._put(path, raw)
         except ClientError as error:
             raise SessionError(f"{path}: {error!r}") from error
+        self._runs(spec)
+
+    def _put(self, path: str, raw: bytes) -> int:
+        """Write a record, whether it is there or not; its version then."""
+        try:
+            return self._client.set_async(path, raw).get().version
+        except NoNodeError:
+            self._client.create_async(path, raw, makepath=True).get()
+            return 0
 
     def close_to_others(self) -> None:
         """Records that were made without users, or by others, are given to the topology's; between two drivers, as one that
@@ -240,9 +361,7 @@ class Records:
         try:
             found = self._get(path)
             if found is None:
-                # the rights of the records it stands among: a running driver may still be somebody else
-                rights = self._client.get_acls_async(self.root).get()
-                self._client.create_async(path, data, acl=rights, makepath=True).get()
+                self._client.create_below(self.root, paths.DRAIN, data)
             elif found[0] != data:
                 self._client.set_async(path, data, found[1].version).get()
         except (BadVersionError, NodeExistsError) as error:
@@ -325,6 +444,17 @@ class Records:
             raise SessionError(f"{pod} not forgotten: {error!r}") from error
         self._members.pop(pod, None)
         self._missing_since.pop(pod, None)
+
+    def _permitted(self, decision: Decision) -> bool:
+        """Not between the end of a driver that has drained and the step to other queries."""
+        held = graph_step.held_back(self.coordinator.seen, decision)
+        if held and graph_step.other_graph(self._started, self._wanted[0]):
+            return False
+        return self._permits(decision)
+
+    def _also(self, snapshot: Snapshot, decision: Decision) -> Iterator[Operation]:
+        yield from self._fencing(snapshot, decision)
+        yield from graph_step.checked(self.root, self._spec_version)
 
     def _fencing(self, snapshot: Snapshot, decision: Decision) -> Iterator[Operation]:
         """What a decision takes from nodes that are gone, it takes for good."""

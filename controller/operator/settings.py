@@ -23,7 +23,9 @@ LEAVING_TAINTS = (
     "aws-node-termination-handler/asg-lifecycle-termination",
     "aws-node-termination-handler/scheduled-maintenance",
     "cloud.google.com/impending-node-termination=25",
+    "remediator.kubernetes.azure.com/unschedulable",
 )
+LEAVING_CONDITIONS = ("Terminating=25",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +93,10 @@ class OperatorSettings:
     """Namespaces whose topologies are looked after; none means all, which needs a ClusterRole."""
 
     nodes: bool = True
-    """Whether the operator may read Node objects (a ClusterRole). Without, a lost machine is seen by heartbeats alone."""
+    """Whether the operator may read Node objects (a ClusterRole). Without, a lost one is seen by heartbeats alone."""
 
     capacity: bool = False
-    """Whether it may read all pods of the cluster (a ClusterRole), to know what room machines have."""
+    """Whether it may read all pods of the cluster (a ClusterRole), to know what room Kubernetes nodes have."""
 
     writes_per_s: int = 20
     """Most writes a second to the API server. Default 20: a burst of failures must not become a burst of writes."""
@@ -120,15 +122,19 @@ class OperatorSettings:
     at least every 2 s, also while a job hangs, and one that waits for ZooKeeper to come back tries at least every 2 s."""
 
     machine_lost_s: int = 5
-    """How long pods stay on a machine that Kubernetes has found not ready or unreachable, where their topology does not say
-    otherwise. Default 5, in place of Kubernetes' 300: by then the machine has been silent for most of a minute already."""
+    """How long pods stay on a Kubernetes node that was found not ready or unreachable, where their topology does not say
+    otherwise. Default 5, in place of Kubernetes' 300: by then the node has been silent for most of a minute already."""
 
     notice_s: int = 0
     """How long an executor pod that is told to end works on, so that what it has can move. Default 0: it ends at once."""
 
     leaving_taints: tuple[str, ...] = LEAVING_TAINTS
-    """Taints of machines that will be taken away, whose pods are emptied meanwhile: `key`, or `key=seconds` where it is
-    known how soon. Default: cordoned machines, and what well-known autoscalers and handlers of interruptions put there."""
+    """Taints of Kubernetes nodes that will be taken away, whose pods are emptied meanwhile: `key`, or `key=seconds` where it
+    is known how soon. Default: cordoned nodes, and what well-known autoscalers and handlers of interruptions put there."""
+
+    leaving_conditions: tuple[str, ...] = LEAVING_CONDITIONS
+    """Conditions of Kubernetes nodes that say the same while they are True: `type`, or `type=seconds`. Default: what the
+    termination handler of OpenShift and the machine controller of Gardener set; 25, as clouds give 30 s at the least."""
 
     switches: str = ""
     """ConfigMap in `namespace` with the keys `paused` and `recommend`: for all topologies at once, without a restart."""
@@ -176,8 +182,9 @@ class OperatorSettings:
             raise SettingsError(f"notice_s: {self.notice_s} is negative")
         if self.machine_lost_s < 0:
             raise SettingsError(f"machine_lost_s: {self.machine_lost_s} is negative")
-        for taint in self.leaving_taints:
-            _taint(taint)
+        for name in ("leaving_taints", "leaving_conditions"):
+            for text in getattr(self, name):
+                _notice(name, text)
         for block in self.denied_egress:
             try:
                 ip_network(block)
@@ -188,18 +195,23 @@ class OperatorSettings:
                 raise SettingsError(f"{name}: {getattr(self, name)} is no port")
 
     @property
-    def leaving(self) -> dict[str, float | None]:
-        """Seconds that a machine with this taint has left, by the taint's key; None: nobody says."""
-        return dict(map(_taint, self.leaving_taints))
+    def leaving_by_taint(self) -> dict[str, float | None]:
+        """Seconds that a Kubernetes node with this taint has left, by the taint's key; None: nobody says."""
+        return dict(_notice("leaving_taints", text) for text in self.leaving_taints)
+
+    @property
+    def leaving_by_condition(self) -> dict[str, float | None]:
+        """Seconds that a Kubernetes node has left from when a condition of this type became True; None: nobody says."""
+        return dict(_notice("leaving_conditions", text) for text in self.leaving_conditions)
 
 
-def _taint(text: str) -> tuple[str, float | None]:
-    """SettingsError for what is not `key` or `key=seconds`."""
+def _notice(name: str, text: str) -> tuple[str, float | None]:
+    """One entry of the setting `name`; SettingsError for what is not `key` or `key=seconds`."""
     key, mark, seconds = text.partition("=")
     try:
         lasts = float(seconds) if mark else None
     except ValueError:
         lasts = -1.0
     if not key or (lasts is not None and not 0 < lasts < 1e6):
-        raise SettingsError(f"leaving_taints: {text!r} is not `key` or `key=seconds`")
+        raise SettingsError(f"{name}: {text!r} is not `key` or `key=seconds`")
     return key, lasts

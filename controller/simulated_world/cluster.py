@@ -11,18 +11,22 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from reprise.controller.coordinator.coordinator import Coordinator
+from reprise.controller.coordinator.settings import SettingsFollower
 from reprise.controller.coordinator.store import Store as RecordStore
 from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.process import Driver, DriverConfig
 from reprise.controller.simulated_world.core import Process, World
 from reprise.controller.simulated_world.nodes import Machine
+from reprise.controller.simulated_world.placements import near_although_there_is_room
 from reprise.controller.simulated_world.sessions import Ensemble
-from reprise.controller.simulated_world.spark import Application, WorldNodes
+from reprise.controller.simulated_world.spark import Application, Severed, WorldNodes
 from reprise.controller.simulated_world.stores import Store
+from reprise.controller.simulated_world.twins import Twins
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.controller.zookeeper.node_record import ROOTS, root_name
 from reprise.controller.zookeeper.paths import root_of
 from reprise.controller.zookeeper.session import patiently
+from reprise.scheduler import Decision, Snapshot
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.topology import StreamTopology
 
@@ -39,9 +43,14 @@ class Cluster:
         self.world, self.resource = world, resource
         self.root = root_of(resource.namespace, resource.name)
         self.ensemble, self.store = Ensemble(world), Store(world)
+        self.broken: list[tuple[str, str]] = []
+        """What hosts have done, or a coordinator has decided, that must not be: the invariant, and what does not hold."""
+        self.twins = Twins(resource, self.breaks)
         self.scratch = Path(tempfile.mkdtemp(prefix="simulated-world-"))
         self.machines: dict[str, Machine] = {}
         self.applications: list[Application] = []
+        self.severed: dict[frozenset[str], Severed] = {}
+        """Pairs of machines, by name, between which nothing travels."""
         self.drivers: list[Process] = []
         self.coordinators: dict[int, Process] = {}
         self.leading: dict[Process, Coordinator] = {}
@@ -50,6 +59,10 @@ class Cluster:
         for number in range(coordinators):
             self._coordinate(number)
         self.begin_driver()
+
+    def breaks(self, invariant: str, detail: str) -> None:
+        """Something does not hold."""
+        self.broken.append((invariant, detail))
 
     def close(self) -> None:
         """End every thread, and remove what was written."""
@@ -84,7 +97,7 @@ class Cluster:
         self.drivers.append(process)
         folder = self.scratch / process.name
         grace_s = self.resource.recovery.driver_grace_s
-        application = Application(self.world, process, folder, grace_s)
+        application = Application(self.world, process, folder, self.twins, self.severed, grace_s)
         self.applications.append(application)
         driver = WorldDriver(self, process, application)
         process.on_death.append(self._driver_ended)
@@ -115,14 +128,21 @@ class Cluster:
         self.coordinators[number] = process
         platform = self.world.platform(process)
         session = self.ensemble.session(process, COORDINATOR_SESSION_S)
+
+        def decides(snapshot: Snapshot, decision: Decision) -> tuple[()]:
+            for detail in near_although_there_is_room(snapshot, coordinator.policy, decision):
+                self.breaks("apart", detail)
+            return ()
+
         store = RecordStore(
-            client=session, root=self.root, topology=view_of(self.resource), clock=platform.wall,
+            client=session, root=self.root, topology=view_of(self.resource), clock=platform.wall, also=decides,
             keep=self.resource.checkpoint.keep, elapsed=platform.elapsed, changed=platform.event(), after=platform.after,
         )  # fmt: skip
         policy = policy_of(self.resource, SETTLE_S, DRIVER_GRACE_S)
         coordinator = Coordinator(
             store, policy, clock=platform.elapsed, stop=platform.event(), _ahead=platform.lock()
         )
+        coordinator.refresh = SettingsFollower(coordinator, self.resource).refresh
         self.leading[process] = coordinator
 
         def run() -> None:

@@ -11,17 +11,20 @@ on where it was.
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
+import os
 import queue
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from reprise.spark_jobs.platform import Platform
+from reprise.spark_jobs.platform import Platform, write_new
 
 EPOCH = 1_700_000_000.0
 """Unix seconds at virtual time 0."""
@@ -66,7 +69,51 @@ class Process:
     parked: list[Task] = field(default_factory=list)
     """Threads that would run if it were not stopped."""
     on_death: list[Callable[[], None]] = field(default_factory=list)
+    disk_full: bool = False
+    """Whether the disk of its machine has room for nothing more."""
+    clock_off: float = 0.0
+    """Seconds by which its wall clock is wrong."""
     cpu: itertools.count[int] = field(default_factory=itertools.count)
+
+
+class _Thread:
+    """A thread of the interpreter that runs one thread of a process after the other: to begin a new one for each, of which
+    most answer one request and end, costs more than what they do."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.mine = Baton()
+        self.task: Task | None = None
+        """What it runs; None while it waits for something to run."""
+        self._thread = threading.Thread(target=self._run, name="simulated", daemon=True)
+        self._thread.start()
+
+    def hand_back(self) -> None:
+        """Wait until this thread is due.  Ended: the world is closed."""
+        due = self._world.next_due()
+        if due is not self.mine:
+            due.give()
+            self.mine.take()
+            if self._world.closed:
+                raise Ended
+
+    def end(self) -> None:
+        """The world is closed."""
+        self.mine.give()
+        self._thread.join(HANDOVER_S)
+
+    def _run(self) -> None:
+        self.mine.take()
+        while self.task is not None:
+            self.task.body()
+            if self._world.closed:
+                return
+            self.task = None
+            self._world.idle.append(self)
+            due = self._world.next_due()
+            if due is not self.mine:
+                due.give()
+                self.mine.take()
 
 
 class Task:
@@ -80,22 +127,18 @@ class Task:
         self.woken = False
         """Whether it was woken by what it waits for, and not by time."""
         self.joined = Signal(world)
-        self._mine = Baton()
-        self._thread: threading.Thread | None = None
+        self._thread: _Thread | None = None
 
-    def resume(self) -> None:
-        """Let it go on until it waits or ends; called by the loop alone."""
-        self.world.current = self
+    @property
+    def baton(self) -> Baton:
+        """What lets it go on; it has none when it has ended."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._body, name=self.name, daemon=True)
-            self._thread.start()
-        else:
-            self._mine.give()
-        if not self.world.handed_back.take(HANDOVER_S):
-            raise WorldError(f"{self.process.name}/{self.name} waits outside of the world")
-        self.world.current = None
+            self._thread = self.world.thread()
+            self._thread.task = self
+        return self._thread.mine
 
-    def _body(self) -> None:
+    def body(self) -> None:
+        """What its thread does from begin to end."""
         try:
             self.run()
         except Ended:
@@ -104,41 +147,45 @@ class Task:
             if not isinstance(error, SystemExit):
                 self.world.problems.append((self.process.name, error))
                 self.world.note(f"{self.process.name}/{self.name} raised {type(error).__name__}: {error}")
-        self.done = True
+        self.done, self._thread = True, None
         if not self.world.closed:
             self.joined.set()
-            self.world.handed_back.give()
 
     def hand_back(self) -> None:
-        """Wait until the loop lets this thread go on."""
-        self.world.handed_back.give()
-        self._mine.take()
-        if self.world.closed:
-            raise Ended
+        """Wait until it is due again."""
+        assert self._thread is not None
+        self._thread.hand_back()
 
     def join(self, timeout: float | None = None) -> None:
         self.joined.wait(timeout)
 
 
 class Signal(threading.Event):
-    """An event of the simulated world: waiting for it takes virtual time."""
+    """An event of the simulated world: waiting for it takes virtual time.  It has no lock, as one thread runs at a time."""
 
     def __init__(self, world: World) -> None:
-        super().__init__()
         self._world, self._waiting = world, list[tuple[Task, int]]()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
 
     def set(self) -> None:
-        super().set()
-        waiting, self._waiting = self._waiting, []
-        for task, turn in waiting:
-            self._world.wake(task, turn)
+        self._is_set = True
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for task, turn in waiting:
+                self._world.wake(task, turn)
+
+    def clear(self) -> None:
+        self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        if not self.is_set():
+        if not self._is_set:
             task = self._world.running()
             self._waiting.append((task, task.turn + 1))
             self._world.wait(timeout)
-        return self.is_set()
+        return self._is_set
 
 
 class Lock:
@@ -172,6 +219,27 @@ class Lock:
                     return
 
 
+class Condition(Lock):
+    """A lock whose holder may wait until another one has changed what it guards."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._changed = Signal(world)
+
+    def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> bool:
+        ends = None if timeout is None else self._world.now + timeout
+        while not (found := predicate()) and (ends is None or self._world.now < ends):
+            changed = self._changed
+            self.__exit__()
+            changed.wait(None if ends is None else ends - self._world.now)
+            self.__enter__()
+        return bool(found)
+
+    def notify_all(self) -> None:
+        self._changed.set()
+        self._changed = Signal(self._world)
+
+
 class Queue(queue.Queue[Any]):
     """A queue whose readers wait in virtual time."""
 
@@ -195,6 +263,12 @@ class Queue(queue.Queue[Any]):
                     raise
 
 
+def _write(process: Process, path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    if process.disk_full:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    write_new(path, pieces)
+
+
 class World:
     """The loop.  `dice`: the one source of chance for everything that the world decides."""
 
@@ -203,7 +277,6 @@ class World:
         self.dice = random.Random(seed)
         self.now = 0.0
         self.current: Task | None = None
-        self.handed_back = Baton()
         self.closed = False
         self.events = 0
         self.told: list[str] = []
@@ -214,7 +287,19 @@ class World:
         """What threads have raised and nobody has caught, with the names of their processes."""
         self._numbers = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._tasks: list[Task] = []
+        self._caller = Baton()
+        """Of whoever has called `run`."""
+        self._until = 0.0
+        self._done: Callable[[], bool] = lambda: False
+        self._is_done = False
+        """Until when the run goes on, what may end it before, and whether that has."""
+        self._goes_on: Task | None = None
+        """Which thread goes on with the event that happens now."""
+        self._raised: BaseException | None = None
+        """What ends the run."""
+        self._threads: list[_Thread] = []
+        self.idle: list[_Thread] = []
+        """Threads that have nothing to run."""
 
     def note(self, text: str) -> None:
         """Write a line of what happens."""
@@ -232,7 +317,6 @@ class World:
     def begin(self, process: Process, run: Callable[[], object], name: str, after: float = 0.0) -> Task:
         """Run a thread of a process."""
         task = Task(self, process, run, name)
-        self._tasks.append(task)
         self._at(self.now + after, lambda: self._go_on(task, 0))
         return task
 
@@ -260,15 +344,17 @@ class World:
         """What the process has of its machine."""
         return Platform(
             elapsed=lambda: self.now,
-            wall=lambda: EPOCH + self.now,
+            wall=lambda: EPOCH + self.now + process.clock_off,
             cpu=lambda: next(process.cpu) / 1000,
             sleep=self.sleep,
             begin=lambda run, name: self.begin(process, run, name),
             after=lambda seconds, call: self._call_after(process, seconds, call),
             event=lambda: Signal(self),
             lock=lambda: Lock(self),
+            condition=lambda: Condition(self),
             queue=lambda: Queue(self),
             signals=lambda: Queue(self),  # type: ignore[arg-type,return-value]
+            write=lambda path, pieces: _write(process, path, pieces),
         )
 
     def _call_after(self, process: Process, seconds: float, call: Callable[[], object]) -> None:
@@ -315,7 +401,7 @@ class World:
             if task not in process.parked:
                 process.parked.append(task)
             return
-        task.resume()
+        self._goes_on = task
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -328,22 +414,70 @@ class World:
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> bool:
         """Let happen what happens until a time, or until it is done; whether it is."""
-        while self._due and self._due[0][0] <= until:
-            if done():
-                return True
-            time, _, what = heapq.heappop(self._due)
-            self.now = max(self.now, time)
-            self.events += 1
-            what()
-            for watch in self.watchers:
-                watch()
+        self._until, self._done = until, done
+        self._raised, self._is_done = None, False
+        due = self._happen()
+        if due is not self._caller:
+            due.give()
+            self._await_the_end()
+        if self._raised is not None:
+            raise self._raised
+        if self._is_done:
+            return True
         self.now = max(self.now, until)
         return done()
+
+    def _await_the_end(self) -> None:
+        seen = self.events
+        while not self._caller.take(HANDOVER_S):
+            if self.events == seen and self.current is not None:
+                where = f"{self.current.process.name}/{self.current.name}"
+                raise WorldError(f"{where} waits outside of the world")
+            seen = self.events
+
+    def next_due(self) -> Baton:
+        """A thread waits, or has ended: what it did is one event.  The loop goes on in it until another thread, or it, is
+        due; its baton.  So the world changes hands once where it would twice if the loop had a thread of its own."""
+        self.current = None
+        try:
+            self._look()
+        except BaseException as error:
+            self._raised = error
+            return self._caller
+        return self._happen()
+
+    def _look(self) -> None:
+        for watch in self.watchers:
+            watch()
+
+    def _happen(self) -> Baton:
+        """Let events happen until a thread has to go on, or nothing is due any more: whose baton that is."""
+        try:
+            while self._due and self._due[0][0] <= self._until:
+                if self._done():
+                    self._is_done = True
+                    return self._caller
+                time, _, what = heapq.heappop(self._due)
+                self.now = max(self.now, time)
+                self.events += 1
+                what()
+                if self._goes_on is not None:
+                    self.current, self._goes_on = self._goes_on, None
+                    return self.current.baton
+                self._look()
+        except BaseException as error:
+            self._raised = error
+        return self._caller
 
     def close(self) -> None:
         """End every thread that still waits."""
         self.closed = True
-        for task in self._tasks:
-            if not task.done and task._thread is not None:
-                task._mine.give()
-                task._thread.join(HANDOVER_S)
+        for thread in self._threads:
+            thread.end()
+
+    def thread(self) -> _Thread:
+        """One that has nothing to run."""
+        if self.idle:
+            return self.idle.pop()
+        self._threads.append(thread := _Thread(self))
+        return thread

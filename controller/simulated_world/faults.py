@@ -11,14 +11,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 
 from reprise.controller.simulated_world.cluster import Cluster
-from reprise.controller.simulated_world.core import Process
+from reprise.controller.simulated_world.core import Process, Signal
 from reprise.controller.simulated_world.nodes import GRACE_S
+from reprise.controller.simulated_world.spark import Application, Cut, Severed
 from reprise.controller.zookeeper.leaving import encode_leaving
 from reprise.controller.zookeeper.node_record import leaving_path
-from reprise.controller.zookeeper.paths import COORDINATOR
-from reprise.scheduler.model import Leaving
+from reprise.controller.zookeeper.paths import COORDINATOR, SKIPS
+from reprise.controller.zookeeper.skip_wishes import encode_skip
+from reprise.scheduler.model import Leaving, SkipWish
+from reprise.spark_jobs.topology import expand
 
 _COMPLETE = re.compile(r"/checkpoints/cp-\d+/COMPLETE\.[^/]+$")
 """Manifests (`reprise.spark_jobs.state.checkpoints`)."""
@@ -104,6 +108,17 @@ def node_leaves(cluster: Cluster, fault: Fault) -> bool:
     if left:
         cluster.world.call(GRACE_S + fault.seconds, partial(_boot, cluster, machine.name))
     return left
+
+
+def query_skipped(cluster: Cluster, fault: Fault) -> bool:
+    """Somebody asks that a query does without what it has missed (`reprise skip`)."""
+    queries = sorted(expand(cluster.resource).queries)
+    path = f"{cluster.root}/{SKIPS}/{queries[fault.which % len(queries)]}"
+    if path in cluster.ensemble.tree.znodes:
+        return False
+    cluster.world.note(f"{path.rpartition('/')[2]} is to be skipped")
+    cluster.ensemble.tree.put(path, encode_skip(SkipWish(f"{fault.at}")))
+    return True
 
 
 def driver_dies(cluster: Cluster, fault: Fault) -> bool:
@@ -210,6 +225,85 @@ def falls_behind(cluster: Cluster, fault: Fault) -> bool:
     return bool(clients)
 
 
+def link_cut(cluster: Cluster, fault: Fault) -> bool:
+    """Orders of the newest driver do not reach one host for a while, or its answers do not come back, or both."""
+    application = cluster.applications[-1]
+    hosts = sorted(application.executors)
+    if not hosts:
+        return False
+    host = hosts[fault.which % len(hosts)]
+    if host in application.cut:
+        return False
+    orders, answers = ((True, True), (True, False), (False, True))[fault.which // len(hosts) % 3]
+    what = " and ".join(["orders"] * orders + ["answers"] * answers)
+    cluster.world.note(f"no {what} between {application.driver.name} and {host}")
+    application.cut[host] = cut = Cut(Signal(cluster.world), orders, answers)
+    cluster.world.call(fault.seconds, partial(_joined, application, host, cut))
+    return True
+
+
+def _joined(application: Application, host: str, cut: Cut) -> None:
+    if application.cut.get(host) is cut:
+        del application.cut[host]
+        application.world.note(f"{application.driver.name} and {host} hear each other again")
+        cut.whole.set()
+
+
+def nodes_cut(cluster: Cluster, fault: Fault) -> bool:
+    """Two nodes cannot fetch from each other for a while; everybody else reaches both.  Tasks that want messages wait, or
+    are told that they cannot have them, and their jobs fail."""
+    names = sorted(name for name, machine in cluster.machines.items() if machine.alive)
+    pairs = [frozenset(pair) for pair in combinations(names, 2)]
+    if not pairs:
+        return False
+    pair, refuses = pairs[fault.which % len(pairs)], bool(fault.which // len(pairs) % 2)
+    if pair in cluster.severed:
+        return False
+    how = "refused" if refuses else "waited for"
+    cluster.world.note(f"nothing travels between {' and '.join(sorted(pair))}: it is {how}")
+    cluster.severed[pair] = cut = Severed(Signal(cluster.world), refuses)
+    cluster.world.call(fault.seconds, partial(_mended, cluster, pair, cut))
+    return True
+
+
+def _mended(cluster: Cluster, pair: frozenset[str], cut: Severed) -> None:
+    if cluster.severed.get(pair) is cut:
+        del cluster.severed[pair]
+        cluster.world.note(f"{' and '.join(sorted(pair))} reach each other again")
+        cut.whole.set()
+
+
+def clock_set(cluster: Cluster, fault: Fault) -> bool:
+    """The clock of a process, or of everything on one node, is set by up to an hour, forward or back."""
+    off = cluster.world.dice.choice((-1, 1)) * cluster.world.between(0.5, 3600.0)
+    processes = [*cluster.drivers, *cluster.coordinators.values()]
+    machines = [machine for machine in cluster.machines.values() if machine.alive]
+    groups = [[p] for p in processes if p.alive] + [[m.agent, *m.executors] for m in machines]
+    if not groups:
+        return False
+    group = groups[fault.which % len(groups)]
+    cluster.world.note(f"the clock of {group[0].name} is set by {off:+.0f} s")
+    for process in group:
+        process.clock_off += off
+    return True
+
+
+def disk_full(cluster: Cluster, fault: Fault) -> bool:
+    """The disk of one node has room for nothing more for a while: neither for output nor for copies of states."""
+    machine = cluster.machines[_name(cluster, fault.which)]
+    if not machine.alive or machine.disk_full:
+        return False
+    machine.fill_disk()
+    cluster.world.call(fault.seconds, partial(machine.fill_disk, False))
+    return True
+
+
+def store_full(cluster: Cluster, fault: Fault) -> bool:
+    cluster.store.full = True
+    cluster.world.call(fault.seconds, partial(setattr, cluster.store, "full", False))
+    return True
+
+
 def store_slow(cluster: Cluster, fault: Fault) -> bool:
     cluster.store.slow = True
     cluster.world.call(fault.seconds, partial(setattr, cluster.store, "slow", False))
@@ -286,34 +380,56 @@ KINDS: Mapping[str, Callable[[Cluster, Fault], bool]] = {
         driver_dies, driver_stops, driver_given_up, second_driver,
         coordinator_dies, coordinator_stops, coordinator_displaced, coordinator_overtaken, zookeeper_away,
         connection_breaks, cut_off, falls_behind, store_slow, store_refuses, state_torn,
+        link_cut, clock_set, disk_full, store_full, nodes_cut,
     )
 }  # fmt: skip
 """What can happen, by name; each says whether it has done anything."""
+ASKED: Mapping[str, Callable[[Cluster, Fault], bool]] = {"query-skipped": query_skipped}
+"""What people do; seeds draw none of it, as most topologies refuse it."""
 LASTS_S = {
     "node-drains": (1.0, 12.0), "node-leaves": (1.0, 12.0), "node-dies": (1.0, 15.0), "rack-dies": (1.0, 12.0),
     "node-stops": (0.5, 12.0), "driver-stops": (0.5, 25.0),
     "driver-given-up": (1.0, 14.0), "coordinator-stops": (0.2, 15.0), "zookeeper-away": (0.2, 12.0),
     "cut-off": (0.2, 15.0), "falls-behind": (1.0, 12.0),
     "coordinator-overtaken": (0.5, 5.0), "store-slow": (1.0, 8.0), "store-refuses": (0.5, 8.0),
+    "link-cut": (0.5, 15.0), "nodes-cut": (0.5, 15.0), "disk-full": (1.0, 12.0), "store-full": (0.5, 8.0),
 }  # fmt: skip
 MOST_FAULTS = 9
+LATER = {"nodes-cut": 0.2}
+"""Kinds that are drawn beside the others, each in such a share of seeds: a seed keeps the faults that it had before there
+was this kind."""
 
 
 def draw(seed: int, first_s: float, last_s: float) -> tuple[Fault, ...]:
     """The faults of a seed, in the order of their times."""
     dice = random.Random(f"faults of {seed}")
-    kinds = dice.sample(sorted(KINDS), dice.randint(1, 6))
+    kinds = dice.sample(sorted(KINDS.keys() - LATER.keys()), dice.randint(1, 6))
     faults = []
     for _ in range(dice.randint(1, MOST_FAULTS)):
-        kind = dice.choice(kinds)
-        seconds = round(dice.uniform(*LASTS_S[kind]), 1) if kind in LASTS_S else 0.0
-        faults.append(Fault(round(dice.uniform(first_s, last_s), 2), kind, dice.randrange(60), seconds))
+        faults.append(drawn(dice, dice.choice(kinds), first_s, last_s))
+    for kind, share in LATER.items():
+        dice = random.Random(f"{kind} of {seed}")
+        if dice.random() < share:
+            faults += [drawn(dice, kind, first_s, last_s) for _ in range(dice.randint(1, 3))]
     return tuple(sorted(faults, key=lambda fault: fault.at))
+
+
+def drawn(dice: random.Random, kind: str, first_s: float, last_s: float) -> Fault:
+    """One fault of a kind."""
+    seconds = round(dice.uniform(*LASTS_S[kind]), 1) if kind in LASTS_S else 0.0
+    return Fault(round(dice.uniform(first_s, last_s), 2), kind, dice.randrange(60), seconds)
 
 
 def heal(cluster: Cluster) -> None:
     """Everything that was disturbed is well again, and every machine is there."""
-    cluster.store.slow, cluster.store.refuses = False, 0.0
+    cluster.store.slow, cluster.store.refuses, cluster.store.full = False, 0.0, False
+    for application in cluster.applications:
+        for host, cut in list(application.cut.items()):
+            _joined(application, host, cut)
+    for pair, severed in list(cluster.severed.items()):
+        _mended(cluster, pair, severed)
+    for machine in cluster.machines.values():
+        machine.fill_disk(False)
     if cluster.ensemble.away:
         cluster.ensemble.come_back()
     for process in list(cluster.ensemble.cut):

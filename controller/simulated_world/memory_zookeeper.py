@@ -62,11 +62,22 @@ class Tree:
         self.znodes = {"/": Znode(b"", 0, 0, 0, 0)}
         self.watches: dict[tuple[str, str], list[Callable[[Any], None]]] = {}
         """By what is watched, "data" or "children", and path."""
+        self._names: dict[str, list[str]] | None = None
+        """Of what is in each folder, until a znode comes or goes."""
+
+    def become(self, znodes: dict[str, Znode]) -> None:
+        """All of them are others from now on."""
+        self.znodes, self._names = znodes, None
 
     def below(self, path: str) -> list[str]:
-        folder = path.rstrip("/") + "/"
-        names = (p.removeprefix(folder) for p in self.znodes if p.startswith(folder) and p != "/")
-        return sorted(name for name in names if "/" not in name)
+        """Names in a folder, sorted."""
+        if self._names is None:
+            self._names = {}
+            for known in sorted(self.znodes):
+                folder, _, name = known.rpartition("/")
+                if name:
+                    self._names.setdefault(folder or "/", []).append(name)
+        return list(self._names.get(path, ()))
 
     def stat(self, path: str) -> ZnodeStat:
         found = self.znodes[path]
@@ -137,7 +148,7 @@ class MemoryServer(Tree):
                 try:
                     results.append(getattr(self, f"_{kind}")(session, number, fired, *arguments))
                 except KazooException as error:
-                    self.znodes = before
+                    self.become(before)
                     later = [RuntimeInconsistency() for _ in operations[index + 1 :]]
                     return [*(RolledBackError() for _ in results), error, *later]
             self.written = number
@@ -165,7 +176,7 @@ class MemoryServer(Tree):
         if path in self.znodes:
             raise NodeExistsError
         owner, now = session if ephemeral else 0, int(self.wall() * 1000)
-        self.znodes[path] = Znode(data, owner, number, number, number, time_ms=now)
+        self.znodes[path], self._names = Znode(data, owner, number, number, number, time_ms=now), None
         self.znodes[folder] = replace(parent, cversion=parent.cversion + 1, children=number)
         fired += [("data", path), ("children", folder)]
         return path
@@ -184,6 +195,7 @@ class MemoryServer(Tree):
             raise NotEmptyError
         folder, parent = self._parent(path)
         del self.znodes[path]
+        self._names = None
         self.znodes[folder] = replace(parent, cversion=parent.cversion + 1, children=number)
         fired += [("data", path), ("children", path), ("children", folder)]
         return True
@@ -303,6 +315,10 @@ class MemoryClient:
 
     def get_children_async(self, path: str, watch: Watch = None, include_data: bool = False) -> MemoryAnswer:
         return self._answer("get_children", path, lambda: self._children(path, watch, include_data))
+
+    def get_acls_async(self, path: str) -> MemoryAnswer:
+        """Everybody may do everything here."""
+        return self._answer("get_acls", path, lambda: ([], self._exists(path, None)))
 
     def create_async(
         self, path: str, value: bytes = b"", acl: Any = None, ephemeral: bool = False,

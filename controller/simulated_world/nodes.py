@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 WORKER_S = (0.3, 1.2)
 """Until the master has accepted a worker."""
+RACK = "rack"
+"""The label of a machine that says in which rack it is."""
 GRACE_S = 4.0
 """How long a machine that is told to leave works on."""
 
@@ -38,6 +40,7 @@ class Machine:
         self.left: Executor | None = None
         """Whose host waits here for the executor of another driver."""
         self.worker_number, self.registered_at = 0, None  # type: int, float | None
+        self.disk_full = False
         self._held = False
         """Whether the agent has stopped what runs below it."""
 
@@ -50,7 +53,7 @@ class Machine:
         self.session = self.ensemble.session(self.agent, SESSION_S)
         options = argparse.Namespace(
             node=self.name, host=self.name, zk="", cpu_milli=cpu_milli, session_timeout_ms=SESSION_S * 1000,
-            requested=EPOCH + self.world.now, label=[], grace=GRACE_S,
+            requested=EPOCH + self.world.now, label=[f"{RACK}={self.rack}"], grace=GRACE_S,
         )  # fmt: skip
         platform, session = self.world.platform(self.agent), self.session
 
@@ -88,6 +91,16 @@ class Machine:
         for process in (self.agent, *self.executors):
             self.world.stop(process)
         self.ensemble.look()
+
+    def fill_disk(self, full: bool = True) -> None:
+        """There is no room on its disk for new files, or there is again."""
+        if full != self.disk_full:
+            self.disk_full = full
+            self.world.note(
+                f"the disk of {self.name} is full" if full else f"{self.name} has room on its disk"
+            )
+        for process in self.executors:
+            process.disk_full = full
 
     def thaw_all(self) -> None:
         if not self.stopped:

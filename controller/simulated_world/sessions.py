@@ -103,7 +103,7 @@ class Follower(Tree):
     def __init__(self, ensemble: Ensemble) -> None:
         super().__init__()
         self._world, self._leader, self.lag_s = ensemble.world, ensemble.tree, 0.0
-        self.znodes = self._leader.copy()
+        self.become(self._leader.copy())
         self._waiting: deque[tuple[dict[str, Znode], list[tuple[str, str]]]] = deque()
         ensemble.followers.append(self)
 
@@ -122,7 +122,8 @@ class Follower(Tree):
 
     def _one(self) -> None:
         if self._waiting:
-            self.znodes, changed = self._waiting.popleft()
+            znodes, changed = self._waiting.popleft()
+            self.become(znodes)
             for watch in self.fire(changed):
                 watch(None)
 

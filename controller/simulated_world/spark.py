@@ -2,7 +2,8 @@
 
 What is modelled: executors register some time after their worker, and the next one is started where one has died
 alone; all of an application's executors end with its driver; the driver hears of a dead executor after a while, and
-of one that is stopped never; a job runs its stages one after the other, waits for the slowest, and fails as a whole.
+of one that is stopped never; a job runs its stages one after the other, waits for the slowest, and fails as a whole; a
+task fetches its messages from the executors that hold them, and where it cannot, it waits or its job fails.
 A task that was on its way when its job failed may reach its host later all the same.  The host, and everything in it,
 is the real one.
 """
@@ -10,7 +11,7 @@ is the real one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.simulated_world.core import EPOCH, Lock, Process, Signal, World
+from reprise.controller.simulated_world.twins import Twins, WatchedHost
 from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.node.command import Order, Report
@@ -34,6 +36,9 @@ TASK_S = (0.01, 0.06)
 REGISTERS_S = (0.2, 1.5)
 HEARS_S = (0.05, 1.0)
 """Until the driver's Spark knows that an executor is dead."""
+REFUSED_S = (0.05, 4.0)
+"""Until a task that cannot fetch from another executor is told so: at once, or when its connection has timed out.  Nobody
+tries again (`spark.shuffle.io.maxRetries` of `reprise.spark_jobs.engine.chain`)."""
 
 
 @dataclass(eq=False)
@@ -48,6 +53,25 @@ class Executor:
 
 
 @dataclass(eq=False)
+class Cut:
+    """A link on which orders, answers, or both wait until it is whole again: a connection sends again what was not
+    confirmed, and nobody is told meanwhile."""
+
+    whole: Signal
+    orders: bool
+    answers: bool
+
+
+@dataclass(eq=False)
+class Severed:
+    """Two nodes between which no messages travel until the link is whole again; `refuses`: whoever fetches is told so after
+    a while, else it waits."""
+
+    whole: Signal
+    refuses: bool
+
+
+@dataclass(eq=False)
 class _Task:
     """A task of a stage; `error` or `answer` when it is over."""
 
@@ -59,10 +83,23 @@ class _Task:
 class Application:
     """The executors of one driver, by the address of their node."""
 
-    def __init__(self, world: World, driver: Process, folder: Path, grace_s: float = 0.0) -> None:
-        """`grace_s`: how long hosts outlive their driver."""
+    def __init__(
+        self,
+        world: World,
+        driver: Process,
+        folder: Path,
+        twins: Twins,
+        severed: Mapping[frozenset[str], Severed],
+        grace_s: float = 0.0,
+    ) -> None:
+        """`twins`: is told what hosts send and step.  `severed`: pairs of nodes, by address, between which nothing travels.
+        `grace_s`: how long hosts outlive their driver."""
         self.world, self.driver, self._folder, self.grace_s = world, driver, folder, grace_s
+        self._twins = twins
         self.executors: dict[str, Executor] = {}
+        self.cut: dict[str, Cut] = {}
+        """Links between the driver and hosts on which nothing travels, by the node's address."""
+        self.severed = severed
         self.link = 0
         self._made = 0
         driver.on_death.append(self.end)
@@ -82,8 +119,9 @@ class Application:
         self._made += 1
         name = f"host-{self.driver.name}-{machine.name}-{self._made}"
         process = self.world.process(name)
-        host = Host(name, self._folder / name, platform=self.world.platform(process))
+        host = WatchedHost(name, self._folder / name, self.world.platform(process), self._twins)
         machine.executors.append(process)
+        process.disk_full, process.clock_off = machine.disk_full, machine.agent.clock_off
         if machine.stopped:
             self.world.stop(process)
         return Executor(process, machine, host, Lock(self.world))
@@ -148,7 +186,7 @@ class WorldJobs:
     ) -> list[Report]:
         """See `Chain.run`."""
         ends = self._world.now + patience_s
-        inboxes: list[list[bytes]] = [[] for _ in orders]
+        inboxes: list[list[tuple[int, bytes]]] = [[] for _ in orders]
         reports: list[Report] = []
         for stage in range(stages):
             last, moved = stage == stages - 1, Signal(self._world)
@@ -168,11 +206,11 @@ class WorldJobs:
                 if task.error or task.answer is None:
                     raise ChainError(task.error or "no answer", slot)
             inboxes = [[] for _ in orders]
-            for task in tasks:
+            for slot, task in enumerate(tasks):
                 assert task.answer is not None
                 bundles, report = task.answer
                 for target, bundle in bundles:
-                    inboxes[target].append(bundle)
+                    inboxes[target].append((slot, bundle))
                 if report is not None:
                     reports.append(Report.decode(report.encode()))
         return reports
@@ -190,7 +228,7 @@ class WorldJobs:
         job: Order,
         stage: int,
         order: bytes,
-        inbox: Sequence[bytes],
+        inbox: Sequence[tuple[int, bytes]],
         last: bool,
         moved: Signal,
     ) -> _Task:
@@ -202,14 +240,20 @@ class WorldJobs:
             return task
 
         def run() -> None:
+            host = self._hosts[slot]
+            while (cut := self._application.cut.get(host)) is not None and cut.orders:
+                cut.whole.wait()
             try:
+                self._fetch(host, {self._hosts[source] for source, _ in inbox})
                 with executor.lock:
                     if stage == 0:
                         executor.host.begin(executor.host.orders.read(order))
-                    task.answer = executor.host.stage(job, stage, inbox, last)
+                    task.answer = executor.host.stage(job, stage, [bundle for _, bundle in inbox], last)
                 self._world.sleep(self._world.between(*TASK_S))
             except Exception as error:
                 task.error = f"{type(error).__name__}: {error}"
+            while (cut := self._application.cut.get(host)) is not None and cut.answers:
+                cut.whole.wait()
             task.over.set()
             moved.set()
 
@@ -217,6 +261,15 @@ class WorldJobs:
         after = self._world.between(*(SLOW_TASK_S if late else TASK_S))
         self._world.begin(executor.process, run, f"job {job[1]} stage {stage}", after)
         return task
+
+    def _fetch(self, host: str, sources: Collection[str]) -> None:
+        """Messages come from the executors that hold them.  ChainError: one of them cannot be reached."""
+        for source in sorted(sources):
+            while (cut := self._application.severed.get(frozenset((host, source)))) is not None:
+                if cut.refuses:
+                    self._world.sleep(self._world.between(*REFUSED_S))
+                    raise ChainError(f"FetchFailed: {host} cannot fetch from {source}")
+                cut.whole.wait()
 
 
 class WorldNodes:

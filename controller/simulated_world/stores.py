@@ -9,7 +9,9 @@ the code above it is the real one.
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -36,6 +38,8 @@ class Store:
         self.slow = False
         self.refuses = 0.0
         """Share of requests that fail; of writes among these, half are carried out nevertheless."""
+        self.full = False
+        """Whether there is room for nothing more."""
         self.written: Callable[[str, bytes], None] = lambda _path, _data: None
         """Called with path and bytes of each file that appears or changes."""
         self.all[self.name] = self
@@ -54,8 +58,10 @@ class Store:
         if self.world.closed or self.world.current is None:
             return False
         self.world.sleep(self.world.between(*(SLOW_S if self.slow else LATENCY_S)))
+        if self.full and verb == "write":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         if self.refuses and self.world.dice.random() < self.refuses:
-            if verb == "write" and self.world.dice.random() < 0.5:
+            if verb in ("write", "remove") and self.world.dice.random() < 0.5:
                 return True
             raise OSError(5, f"the store refuses to {verb}", path)
         return False
@@ -121,7 +127,7 @@ class WorldFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
         path = self._strip_protocol(path)
         store = self._store(path)
-        fails = store.ask("write", path)
+        fails = store.ask("remove", path)
         gone = [p for p in store.files if p == path or (recursive and p.startswith(f"{path}/"))]
         if not gone:
             raise FileNotFoundError(path)

@@ -12,6 +12,11 @@ STREAM_BEGAN: Final = "stream-began"
 DRIVER_HUNG: Final = "driver-hung"
 RESTARTED: Final = "restarted"
 """A service that had ended."""
+QUERIES_CHANGE: Final = "queries-change"
+"""Queries are to come or go: the stream is to drain."""
+QUERIES_CHANGED: Final = "queries-changed"
+"""They have, and batches go on."""
+QUERIES_REFUSED: Final = "queries-refused"
 BREAKS: Final[tuple[FaultAction, ...]] = ("kill", "freeze", "crash")
 """What takes something away at once."""
 FAILURES: Final[tuple[FaultAction, ...]] = (*BREAKS, "notice")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from reprise.controller.status.incidents import Answers
 from reprise.controller.status.model import AvailabilityPoint, AvailabilityView
 from reprise.controller.zookeeper.observation import Observation
-from reprise.scheduler.incident import MAX_EVENTS, EventName, Incident, PlanRecord
+from reprise.scheduler.incident import MAX_EVENTS, Event, EventName, Incident, PlanRecord
 
 
 def availability(
@@ -46,14 +46,12 @@ class _Curve:
 
     def incident(self, incident: Incident, plans: list[PlanRecord]) -> None:
         """Its events and plans in the order of time."""
-        steps: list[tuple[float, int, str, str | PlanRecord]] = [
-            (event.time, 0, event.name, event.detail) for event in incident.events
-        ]
-        steps += [(plan.time, 1, "planned", plan) for plan in plans]
-        for at, _, name, what in sorted(steps, key=lambda step: step[:2]):
-            if isinstance(what, PlanRecord):
-                self.bound = self._allowed(what)
-            elif not self._event(name, what.split(), incident):
+        steps: list[tuple[float, int, Event | PlanRecord]] = [(e.time, 0, e) for e in incident.events]
+        steps += [(plan.time, 1, plan) for plan in plans]
+        for at, _, step in sorted(steps, key=lambda step: step[:2]):
+            if isinstance(step, PlanRecord):
+                self.bound = self._allowed(step)
+            elif not self._event(step, incident):
                 continue
             self._point(self.not_before(at))
 
@@ -61,9 +59,10 @@ class _Curve:
         """This time, or that of the last point where it is later."""
         return max(at, self.points[-1].time) if self.points else at
 
-    def _event(self, name: str, names: list[str], incident: Incident) -> bool:
+    def _event(self, event: Event, incident: Incident) -> bool:
         """Whether it has changed anything here."""
-        match name:
+        names = event.detail.split()
+        match event.name:
             case EventName.QUERIES_LOST | EventName.QUERIES_BEHIND:
                 self.down.update(names)
             case EventName.QUERIES_CAUGHT_UP:
@@ -72,7 +71,7 @@ class _Curve:
                 self.bound = None
             case EventName.CLOSED | EventName.FALSE_ALARM:
                 self.down -= {q for q, times in incident.queries.items() if times.restored_at is not None}
-                if name == EventName.FALSE_ALARM:
+                if event.name is EventName.FALSE_ALARM:
                     self.down.clear()
                 self.bound = self._share(self.down)
             case EventName.RESTORED:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from reprise.algorithms.cpu import under_cap
+from reprise.algorithms.spans import Spans
 from reprise.controller.plural import counted
 from reprise.controller.status.availability import availability
+from reprise.controller.status.failure_domains import failure_domains
 from reprise.controller.status.incidents import MAX_MISSING, incident_view, planner_answers
 from reprise.controller.status.model import (
     FORMAT,
@@ -20,24 +23,27 @@ from reprise.controller.status.model import (
     PartitionView,
     QueriesView,
     QueryView,
-    SkipView,
+    RebalancingView,
     StatusDocument,
 )
 from reprise.controller.status.partition_state import node_states
-from reprise.controller.status.partitions import LOST, partition_views
+from reprise.controller.status.partitions import LOST, partition_views, seconds_of
 from reprise.controller.status.query_state import QueryState, Status, run_state
 from reprise.controller.status.recovery_time import QueryRecovery, overhead_of, query_recoveries
+from reprise.controller.status.skips import skip_views
 from reprise.controller.status.standbys import standbys_view
 from reprise.controller.zookeeper.advance import FEW
 from reprise.controller.zookeeper.observation import Observation
-from reprise.scheduler.incident import Incident
+from reprise.scheduler.incident import Incident, gaps_of
 from reprise.scheduler.missing import Missing
-from reprise.scheduler.skips import under_way
-from reprise.scheduler.wishes import pending
+from reprise.scheduler.overcommit import slowdown
 from reprise.spark_jobs.topology import Topology
 from reprise.spark_jobs.topology.layout import by_operator, edges, place
 from reprise.spark_jobs.topology.promise import NO_PROMISE
 from reprise.spark_jobs.topology.resource import Mode
+
+MAX_GAPS = 20
+"""Gaps that are listed for a query, the newest; a count beside it says how many there are."""
 
 
 def document(topology: Topology, seen: Observation) -> StatusDocument:
@@ -75,22 +81,28 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         availability=availability(priorities, seen, answers, queries.share, queries.available),
         counters=_counters(seen),
         standbys=standbys_view(topology, seen),
-        skips=_skips(topology, seen),
+        failure_domains=failure_domains(topology, seen),
+        skips=skip_views(topology.queries, topology.order, seen),
+        rebalancing=_rebalancing(seen),
         overhead=_overhead(seen),
+        batch_interval_s=topology.batch_interval_s or None,
     )
+
+
+def _rebalancing(seen: Observation) -> RebalancingView | None:
+    desired = seen.desired
+    if desired is None or seen.incident is not None or (now := desired.rebalancing) is None:
+        return None
+    moving = desired.moving.to if desired.moving is not None and desired.moving.rebalances else {}
+    ended = seen.progress is not None and seen.progress.ended
+    if ended or (now.over and not moving):
+        return None
+    return RebalancingView(moving, len(now.to), None if moving or now.to else now.at)
 
 
 def _overhead(seen: Observation) -> OverheadView:
     found = overhead_of(seen)
     return OverheadView(found.detection_s, found.plan_s, found.install_s, found.assumed)
-
-
-def _skips(topology: Topology, seen: Observation) -> tuple[SkipView, ...]:
-    taken = seen.desired.skips if seen.desired else {}
-    working = seen.progress.positions if seen.progress else {}
-    found = [SkipView(query, False, ()) for query in pending(seen.wishes, taken) if query in topology.queries]
-    going_on = under_way(seen.desired, topology.order, working)
-    return (*found, *(SkipView(query, True, tuple(waiting)) for query, waiting in sorted(going_on.items())))
 
 
 def _counters(seen: Observation) -> tuple[CounterView, ...]:
@@ -135,7 +147,7 @@ def _graph(topology: Topology) -> GraphView:
         operators.append(
             OperatorView(
                 name, kind, ids, box.layer, box.y, standbys, label,
-                promise.guarantee, promise.limited_by, promise.because,
+                promise.guarantee, promise.limited_by, promise.because, promise.given_up,
             )
         )  # fmt: skip
     found = [
@@ -155,8 +167,10 @@ def _queries(topology: Topology, seen: Observation, partitions: Mapping[str, Par
         if p.node is not None and p.load_s is not None and p.replay_s is not None
     }
     recoveries = query_recoveries(topology.queries.values(), seconds, overhead_of(seen))
+    gaps = gaps_of(seen.incidents)
     items = tuple(
-        _query(topology, query, seen.incident, missing, recoveries.get(query.id)) for query in state.queries
+        _query(topology, query, seen.incident, missing, recoveries.get(query.id), gaps.get(query.id, ()))
+        for query in state.queries
     )
     total = sum(query.priority for query in items)
     ready = sum(query.priority for query in items if query.state is Status.AVAILABLE)
@@ -178,6 +192,7 @@ def _query(
     incident: Incident | None,
     missing: Missing,
     recovery: QueryRecovery | None,
+    gaps: Spans,
 ) -> QueryView:
     needs, objective_s = topology.queries[state.id].partitions, topology.queries[state.id].objective_s
     times = incident.queries.get(state.id) if incident else None
@@ -198,6 +213,9 @@ def _query(
         slowest_node=recovery.node if recovery else None,
         objective_s=objective_s,
         held=recovery.seconds <= objective_s if recovery and objective_s is not None else None,
+        lag_s=seconds_of(state.lag, topology),
+        gaps=gaps[-MAX_GAPS:],
+        gaps_total=len(gaps),
     )
 
 
@@ -205,7 +223,7 @@ def _nodes(
     topology: Topology, seen: Observation, partitions: Mapping[str, PartitionView]
 ) -> tuple[NodeView, ...]:
     """Alive ones, and those that the open incident has lost."""
-    named = {label for label in topology.standbys.values() if label is not None}
+    named = {label for label in (topology.failure_domain, *topology.standbys.values()) if label is not None}
     assignment = seen.desired.assignment if seen.desired else {}
     hosted: dict[str, list[str]] = {}
     for partition, node in assignment.items():
@@ -219,7 +237,9 @@ def _nodes(
         name = node.rpartition("#")[0]
         cpu, known = (record.cpu_milli, record.labels) if record else (None, {})
         labels = {label: value for label, value in known.items() if label in named}
-        found.append(NodeView(node, name, state, cpu, len(members), used, labels))
+        above = cpu is not None and used > under_cap(topology.cpu_cap, cpu)
+        slower = slowdown(used, cpu) if above and cpu is not None else None
+        found.append(NodeView(node, name, state, cpu, len(members), used, labels, slower))
     return tuple(sorted(found, key=lambda node: (len(node.name), node.id)))
 
 

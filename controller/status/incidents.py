@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reprise.algorithms import Plan, PlanFormatError, plan_from_json
+from reprise.algorithms.spans import whole
 from reprise.controller.plan_summary import plan_summary
 from reprise.controller.status.model import (
     ChosenView,
@@ -57,8 +58,10 @@ def incident_view(
         events=tuple(EventView(*entry) for entry in entries([incident], plans)),
         recovery=back.summary(incident, seen.time),
         starts=tuple(_start_view(node, start) for node, start in eldest_first(incident.starts)),
-        skipped=dict(incident.skipped),
-        marked=dict(incident.marked),
+        skipped={partition: whole(spans) for partition, spans in incident.skipped.items()},
+        marked={query: whole(spans) for query, spans in incident.marked.items()},
+        skipped_spans=dict(incident.skipped),
+        marked_spans=dict(incident.marked),
     )
 
 
@@ -77,7 +80,7 @@ def _plan_view(
     return PlanView(
         id=record.id,
         time=record.time,
-        trigger=record.trigger,
+        trigger=record.trigger.value,
         summary=plan_summary(record),
         rollback=record.rollback,
         checkpoint=record.checkpoint,

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reprise.algorithms.outside import Outside
+from reprise.algorithms.spans import Spans
+from reprise.controller.status.failure_domains import FailureDomainsView
 from reprise.controller.status.partition_state import NodeState, PartitionState
 from reprise.controller.status.query_state import Status
 from reprise.spark_jobs.topology.promise import NO_PROMISE, Guarantee, Promise
@@ -43,18 +46,21 @@ class OperatorView:
     standbys: bool = False
     """Whether its partitions are to have standbys."""
     failure_domain: str | None = None
-    """The label of nodes that `standby.failureDomain` names."""
+    """The label of nodes that `standby.failureDomain` names, else `nodes.failureDomain`."""
     guarantee: Guarantee | None = None
     """What is promised of its output; None where it has none, and where it cannot be told from here."""
     limited_by: tuple[str, ...] = ()
     """Operators at or upstream of it without which more would be promised."""
     limited_because: str = ""
-    """In words why no more is promised, also where it cannot be told; empty where it is `precise` or has no output."""
+    """In words why no more is promised, also where it cannot be told, and what is given up; empty where it is `precise` and
+    nothing is, or has no output."""
+    given_up: tuple[str, ...] = ()
+    """What settings of sources upstream of its output, and of its sink, give up, in words."""
 
     @property
     def promise(self) -> Promise | None:
         """What is promised of its output; None where it has none, or a controller of an earlier version does not say."""
-        found = Promise(self.guarantee, self.limited_by)
+        found = Promise(self.guarantee, self.limited_by, self.given_up)
         return None if found == NO_PROMISE else found
 
 
@@ -120,13 +126,29 @@ class PartitionView:
     load_s: float | None = None
     """Seconds in which it would read its state if it were lost now; None: not known, as the two following."""
     replay_s: float | None = None
-    """In which it would apply once more what came after that, at most, since the snapshot before its newest."""
+    """In which it would apply once more what came after that, at most, since the snapshot before its newest; with a standby
+    that could go on in its place, what that one lacks."""
     replay_rows: int | None = None
     """Rows of that."""
     assumed: tuple[str, ...] = ()
     """load, replay: which of these rest on rates that were not measured here."""
     aim: AimView | None = None
     """How much it may have to do, where that follows from an objective."""
+    lag_s: float | None = None
+    """Seconds of the stream that `lag` stands for; None: it is not at work, or batches have no fixed interval."""
+    input_rows_s: float | None = None
+    """Rows a second that it has applied, over several batches; None: it is not at work, or the driver does not say."""
+    checkpoint: int | None = None
+    """Batch of its snapshot in the newest complete checkpoint; 0: the initial state.  None before a driver has reported."""
+    error: str | None = None
+    """What the driver says has failed on it, until it is at work again; None: nothing."""
+    watermark: float | None = None
+    """Event time, in unix seconds, below which no row will come any more, late ones apart.  None: it has none (yet), its
+    input has ended, it is not at work, or the driver does not say."""
+    input_ended: bool = False
+    """Whether no row will come any more at all."""
+    waits_for: Outside | None = None
+    """What of the outside it waits for at this moment; None: nothing, or it is not at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +181,12 @@ class QueryView:
     """In how many seconds it is to be back; None: nobody says."""
     held: bool | None = None
     """Whether `recovery_s` is no more than that; None: not known, or nobody says in how many."""
+    lag_s: float | None = None
+    """Seconds of the stream that `lag` stands for; None: batches have no fixed interval."""
+    gaps: Spans = ()
+    """The newest batches of its output that may lack rows, by all incidents on record; each is marked where it is shown."""
+    gaps_total: int = 0
+    """How many such spans there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +218,22 @@ class NodeView:
     used: int
     """Milli-CPU of the partitions that are assigned to it."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of its labels those that are failure domains of standbys; those that it is not known to have are absent."""
+    """Of its labels those that are failure domains (`nodes.failureDomain`, `standby.failureDomain`); those that it is not
+    known to have are absent."""
+    slowdown: float | None = None
+    """How many times as long as it should what runs there takes, where a plan went above the cap; None under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancingView:
+    """Load that is levelled by planned moves (`recovery.rebalance`)."""
+
+    moving: Mapping[str, str]
+    """Partition -> `node#incarnation`, of what is on its way; at most one."""
+    left: int
+    """How many are to follow."""
+    due: float | None
+    """When load is looked at next, unix seconds; None while partitions move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +298,7 @@ class PlanView:
     id: str
     time: float
     trigger: str
-    """first | arrival | loss | blocking | start"""
+    """A `Trigger`; that of a newer controller may be none that is known here."""
     summary: str
     rollback: bool
     """Whether partitions at work go back to the checkpoint as well."""
@@ -355,6 +398,15 @@ class IncidentView:
     """Partitions that began anew: first and last batch that what reads them did without their rows."""
     marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Queries with a gap for that reason: first and last batch that may lack rows, each of them marked."""
+    skipped_spans: Mapping[str, Spans] = field(default_factory=dict)
+    """As `skipped`, without the batches between two gaps."""
+    marked_spans: Mapping[str, Spans] = field(default_factory=dict)
+    """As `marked`, without the batches between two gaps."""
+
+    @property
+    def gaps(self) -> Mapping[str, Spans]:
+        """The same by query; a controller of an earlier version does not tell gaps apart."""
+        return {query: self.marked_spans.get(query, (span,)) for query, span in self.marked.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,5 +506,11 @@ class StatusDocument:
     """None where no operator is to have any."""
     skips: tuple[SkipView, ...] = ()
     """What `reprise skip` has asked for, as long as it is not carried out."""
+    rebalancing: RebalancingView | None = None
+    """Load that is being levelled, or will be looked at; None where nothing of the kind is to come."""
     overhead: OverheadView | None = None
     """Of a recovery that would begin now; None where a controller of an earlier version does not say."""
+    failure_domains: FailureDomainsView | None = None
+    """None where `nodes.failureDomain` names no label, or no node is there."""
+    batch_interval_s: float | None = None
+    """Seconds between batches; None: they have no fixed interval, or a controller of an earlier version does not say."""

@@ -18,7 +18,7 @@ from reprise.controller.status.standbys import is_apart
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import back
 from reprise.scheduler.costs import partition_costs
-from reprise.scheduler.model import Policy
+from reprise.scheduler.model import PartitionStats, Policy
 from reprise.spark_jobs.topology import Partition, Topology
 from reprise.spark_jobs.topology.layout import by_operator, edges
 from reprise.spark_jobs.topology.limits import Needs
@@ -35,7 +35,7 @@ def partition_views(topology: Topology, seen: Observation) -> dict[str, Partitio
     cut_off = topology.downstream_of(lost) if lost else frozenset()
     costs = costs_of(topology, seen)
     needed_by, starved = _needed_by(topology), _Starved(topology, lost)
-    recoveries = partition_recoveries(topology.order, seen)
+    recoveries = partition_recoveries(topology.order, seen, topology.passive_every, topology.batch_interval_s)
     found = {}
     for pid, partition in topology.partitions.items():
         state, lag = own[pid], _lag(pid, seen)
@@ -138,7 +138,8 @@ def _view(
 ) -> PartitionView:
     positions: Mapping[str, int] = seen.progress.positions if seen.progress else {}
     assignment: Mapping[str, str] = seen.desired.assignment if seen.desired else {}
-    node = assignment.get(partition.id)
+    node, measured = assignment.get(partition.id), _measured(partition.id, seen)
+    mark = measured.watermark if measured else None
     return PartitionView(
         id=partition.id,
         operator=partition.place.operator,
@@ -159,7 +160,30 @@ def _view(
         replay_rows=recovery.rows if recovery else None,
         assumed=recovery.assumed if recovery else (),
         aim=_aim(recovery.aim) if recovery and recovery.aim else None,
+        lag_s=seconds_of(lag, topology),
+        input_rows_s=measured.input_rows_s if measured else None,
+        checkpoint=seen.progress.covers.of(partition.id) if seen.progress else None,
+        error=_error(partition.id, seen),
+        watermark=None if mark is None else round(mark / 1e6, 3),
+        waits_for=seen.progress.waits.get(partition.id) if seen.progress else None,
+        input_ended=measured.input_ended if measured else False,
     )
+
+
+def seconds_of(lag: int | None, topology: Topology) -> float | None:
+    """Seconds of the stream that so many batches are, at the interval of now."""
+    return None if lag is None or not topology.batch_interval_s else round(lag * topology.batch_interval_s, 3)
+
+
+def _measured(partition: str, seen: Observation) -> PartitionStats | None:
+    """The record of a load outlives the work: of a partition that is not at work nothing is said."""
+    at_work = seen.progress is not None and partition in seen.progress.positions
+    return seen.stats.get(partition) if at_work else None
+
+
+def _error(partition: str, seen: Observation) -> str | None:
+    failed = seen.progress.failed.get(partition) if seen.progress else None
+    return None if failed is None else str(failed)
 
 
 def _aim(aim: Aim) -> AimView:

@@ -97,10 +97,9 @@ class _Parts:
     """How each partition stands that a query needs; what queries share is looked at once."""
 
     def __init__(self, queries: Sequence[Query | QueryView], seen: Observation) -> None:
-        every = [query.partitions for query in queries]
-        shared = {id(p.shared): p.shared for p in every if isinstance(p, UnionSet)}
-        own = (p.own if isinstance(p, UnionSet) else p for p in every)
-        needed = frozenset[str]().union(*shared.values(), *own)
+        parts = [UnionSet.parts_of(query.partitions) for query in queries]
+        shared = {id(common): common for common, _ in parts}
+        needed = frozenset[str]().union(*shared.values(), *(own for _, own in parts))
         self.states = {p: partition_state(p, seen) for p in needed}
         failed = seen.progress.failed if seen.progress else {}
         order = {p: k for k, p in enumerate((*failed, *(needed - failed.keys())))}
@@ -135,10 +134,13 @@ def _at_work(
 ) -> QueryState:
     """The state of a query all of whose partitions are at work: whether its output is there."""
     still = seen.still.get(query.id)
+    times = seen.incident.queries.get(query.id) if seen.incident else None
+    if still is not None and times is not None:
+        # what it could not show while something that it needs was lost tells nothing of how it runs now
+        still = None if times.restored_at is None else max(still, times.restored_at)
     if seen.connected and still is not None and stalled(still, lag, seen.time):
         reason = _no_progress(query.id, still, seen)
         return QueryState(query.id, query.priority, Status.RECOVERING, lag, reason, still)
-    times = seen.incident.queries.get(query.id) if seen.incident else None
     near = output is not PartitionState.CATCHING_UP
     if not near if times is None else times.caught_up_at is None:
         reason = (

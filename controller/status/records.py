@@ -30,6 +30,7 @@ from reprise.controller.zookeeper.recovery_records import (
     parse_incident,
     parse_plan,
 )
+from reprise.controller.zookeeper.savepoint_records import encode_savepoints, parse_savepoints
 from reprise.scheduler.model import Leaving, Node, SkipWish
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ def records(seen: Observation) -> dict[str, Any]:
         "checkpoint": _decoded(encode_checkpoint, seen.checkpoint),
         "poison": _decoded(encode_poison, seen.poison),
         "wishes": {query: wish.id for query, wish in sorted(seen.wishes.items())},
+        "savepoints": _decoded(encode_savepoints, seen.savepoints),
         "paused": seen.paused,
         "undecided": seen.undecided,
         "settle_s": seen.settle_s,
@@ -85,6 +87,7 @@ def observation(raw: bytes, source: str) -> Observation:
         checkpoint=_maybe(f, "checkpoint", parse_checkpoint),
         poison=_maybe(f, "poison", parse_poison),
         wishes={query: SkipWish(wish) for query, wish in f.mapping("wishes", as_text, {}).items()},
+        savepoints=_maybe(f, "savepoints", parse_savepoints),
         paused=paused if isinstance(paused, bool) else None,
         undecided=f.text("undecided", ""),
         settle_s=f.maybe_number("settle_s"),

@@ -9,13 +9,15 @@ Not in it: waiting for a node, and catching up with what comes in meanwhile.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from reprise.algorithms import UnionSet
-from reprise.algorithms.recovery_time import Aim, Overhead
+from reprise.algorithms.recovery_time import Aim, Overhead, RestoreWork
 from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.model import PartitionStats, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,15 @@ def overhead_of(seen: Observation) -> Overhead:
     return Overhead.of(seen.progress.overhead if seen.progress else {})
 
 
-def partition_recoveries(partitions: Iterable[str], seen: Observation) -> dict[str, PartitionRecovery]:
+def partition_recoveries(
+    partitions: Iterable[str], seen: Observation, every: Mapping[str, int], batch_interval_s: float
+) -> dict[str, PartitionRecovery]:
     """What each partition at work would take, of which it is known.  One with a standby that could go on in its place reads
-    and replays nothing; what one is fed again from that its upstreams keep for it is not known."""
+    nothing; it replays nothing where that is active, and what its copy does not have where it is passive.  What one is fed
+    again from that its upstreams keep for it is not known.
+
+    `every`: operators whose standbys are passive, with the batches between what each is sent; `batch_interval_s`: seconds
+    between batches."""
     progress = seen.progress
     if progress is None:
         return {}
@@ -67,16 +75,37 @@ def partition_recoveries(partitions: Iterable[str], seen: Observation) -> dict[s
         stats = seen.stats.get(partition)
         if stats is None or stats.restore is None or partition not in progress.positions:
             continue
-        work = stats.restore
+        work, state_bytes = stats.restore, stats.state_bytes
         if partition in progress.standbys:
-            found[partition] = PartitionRecovery(0.0, 0.0, 0, ())
-        elif partition not in unknown:
-            load_s, replay_s = work.load_s(stats.state_bytes), work.replay_s
-            assumed = work.assumed(stats.state_bytes)
-            found[partition] = PartitionRecovery(
-                round(load_s, 3), round(replay_s, 3), work.rows, assumed, work.aim
-            )
+            sent_every, state_bytes = every.get(partition.rpartition(".")[0], 0), 0
+            rows = _missing_in_copy(partition, stats, work, progress, sent_every, batch_interval_s)
+            work = replace(work, rows=rows, aim=None)
+        elif partition in unknown:
+            continue
+        load_s, replay_s = work.load_s(state_bytes), work.replay_s
+        found[partition] = PartitionRecovery(
+            round(load_s, 3), round(replay_s, 3), work.rows, work.assumed(state_bytes), work.aim
+        )
     return found
+
+
+def _missing_in_copy(
+    partition: str,
+    stats: PartitionStats,
+    work: RestoreWork,
+    progress: Progress,
+    every: int,
+    batch_interval_s: float,
+) -> int:
+    """Rows that a standby which is promoted applies once more: none where it is active.  A passive one lacks up to `every`
+    batches, or as many as it is behind now, of as many rows as the last ones had.  No checkpoint is ahead of one that could
+    go on, so it never lacks more than what follows the checkpoint, which counts where it is not known how many come."""
+    if not every:
+        return 0
+    if stats.input_rows_s is None:
+        return work.rows
+    batches = max(every, progress.positions[partition] - progress.standbys[partition])
+    return min(work.rows, math.ceil(stats.input_rows_s * batch_interval_s * batches))
 
 
 def query_recoveries(
@@ -90,8 +119,7 @@ def query_recoveries(
     shared = dict[int, frozenset[str] | None]()
     found = {}
     for query in queries:
-        needs = query.partitions
-        common, own = (needs.shared, needs.own) if isinstance(needs, UnionSet) else (frozenset[str](), needs)
+        common, own = UnionSet.parts_of(query.partitions)
         if id(common) not in shared:
             shared[id(common)] = _nodes_of(common, seconds)
         among, mine = shared[id(common)], _nodes_of(own, seconds)

@@ -1,4 +1,5 @@
-"""Standbys: how many are to be, what is there of them, and which are in another failure domain than their partition.
+"""Standbys: how many are to be, what is there of them, and which are in another failure domain than their partition; and
+which partitions have upstream backup instead.
 
 Another domain is preferred and not required (`reprise.scheduler.standby_placement`), and labels of nodes may not be known
 here.  So what holds of each standby is one of three: apart, in the same domain, and nobody can say.
@@ -6,12 +7,12 @@ here.  So what holds of each standby is one of three: apart, in the same domain,
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 
-from reprise.controller.status.model import StandbysView
+from reprise.controller.status.model import GraphView, PartitionView, StandbysView
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.model import Progress
-from reprise.scheduler.standby_placement import differ
+from reprise.scheduler.standby_places import differ
 from reprise.spark_jobs.topology import Topology
 
 
@@ -26,6 +27,13 @@ def missing(to_have: Set[str], progress: Progress | None) -> Set[str]:
     """Partitions without a standby that could be promoted, of those that are to have one and can: none is placed for one
     whose code raised."""
     return to_have - progress.standbys.keys() - progress.poisoned.keys() if progress else to_have
+
+
+def with_upstream_backup(partitions: Iterable[PartitionView], graph: GraphView) -> list[PartitionView]:
+    """Those of `partitions` that are to be fed again by what they read.  One with a standby is fed as a last resort, when it
+    is lost with that, and is none of these."""
+    with_standbys = {operator.name for operator in graph.operators if operator.standbys}
+    return [p for p in partitions if p.backed is not None and p.operator not in with_standbys]
 
 
 def is_apart(topology: Topology, seen: Observation, partition: str) -> bool | None:

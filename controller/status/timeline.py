@@ -12,6 +12,7 @@ from typing import Any, Literal
 from reprise.controller.plan_summary import plan_summary
 from reprise.controller.status.actions import ARRIVED, BREAKS
 from reprise.controller.status.model import QueryTimesView
+from reprise.controller.zookeeper.records import encode_spans
 from reprise.scheduler import back
 from reprise.scheduler.incident import EventName, Incident, PlanRecord
 from reprise.scheduler.node_start import NodeStart, StartPhase, eldest_first
@@ -37,10 +38,10 @@ def plan_entry_of(at: float, plan: str, summary: str) -> Entry:
 def entries(incidents: Iterable[Incident], plans: Iterable[PlanRecord]) -> list[Entry]:
     """Everything that happened in these incidents, which these plans belong to."""
     found = [
-        (e.time, e.name, e.detail)
+        (e.time, *e.written)
         for incident in incidents
         for e in incident.events
-        if e.name != EventName.PLAN
+        if e.name is not EventName.PLAN
     ]
     return in_order([*found, *(plan_entry_of(plan.time, plan.id, plan_summary(plan)) for plan in plans)])
 
@@ -96,7 +97,8 @@ def incident_entry(
 ) -> dict[str, Any]:
     """One incident with its plans and queries, times in seconds since the stream began.  `now`: when the records were read,
     which is the end of an incident that is open.  `skipped`: by partition the first and last batch that its readers did
-    without (`availability: amnesia`); `marked`: by output those whose rows may therefore be missing."""
+    without (`availability: amnesia`); `marked`: by output those whose rows may therefore be missing; `..._spans`: each of
+    these, where it is more than one."""
     return {
         "id": incident.id,
         "kind": incident.kind.value,
@@ -111,8 +113,8 @@ def incident_entry(
         "queries": {
             times.query: _query_entry(times, zero) for times in query_times(incident, priorities, now)
         },
-        "skipped": {partition: list(span) for partition, span in incident.skipped.items()},
-        "marked": {output: list(span) for output, span in incident.marked.items()},
+        **encode_spans("skipped", incident.skipped),
+        **encode_spans("marked", incident.marked),
         "costs_milli": dict(incident.costs),
     }
 

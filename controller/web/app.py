@@ -7,6 +7,7 @@
 | `/static/...` | files of the pages |
 | `/api/v1/topologies` | all, in short |
 | `/api/v1/topologies/NAMESPACE/NAME` | the status document |
+| `/api/v1/topologies/NAMESPACE/NAME/page` | the same with what comes back next, as the page is drawn from it |
 | `/api/v1/topologies/NAMESPACE/NAME/records` | the records that the document is made of |
 | `/api/v1/topologies/NAMESPACE/NAME/stream` | server-sent events: when there is a newer document |
 
@@ -23,7 +24,7 @@ from collections.abc import Callable
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from reprise.controller.web.assets import assets
+from reprise.controller.web.assets import Asset, assets, runbooks
 from reprise.controller.web.board import Board, Key, Rendered
 from reprise.controller.web.forward import Forwarder
 from reprise.controller.web.guard import add_headers, read_only
@@ -57,8 +58,10 @@ def make_app(
             web.get("/", _page("index.html")),
             web.get("/t/{namespace}/{name}", _page("topology.html")),
             web.get("/static/{path:.+}", _static),
+            web.get("/runbooks/{name}", _runbook),
             web.get("/api/v1/topologies", _listing),
             web.get(one, _document),
+            web.get(f"{one}/page", _drawn),
             web.get(f"{one}/records", _records),
             web.get(f"{one}/stream", _stream),
         ]
@@ -77,8 +80,15 @@ async def _static(request: web.Request) -> web.Response:
     return _asset(request, request.match_info["path"])
 
 
+async def _runbook(request: web.Request) -> web.Response:
+    return _given(request, runbooks().get(request.match_info["name"]))
+
+
 def _asset(request: web.Request, path: str) -> web.Response:
-    asset = assets().get(path)
+    return _given(request, assets().get(path))
+
+
+def _given(request: web.Request, asset: Asset | None) -> web.Response:
     if asset is None:
         raise web.HTTPNotFound(text="no such file\n")
     return _send(request, asset.content, asset.kind)
@@ -94,6 +104,18 @@ async def _document(request: web.Request) -> web.Response:
     if made is None:
         raise web.HTTPNotFound(text="no such topology is looked after here\n")
     return _send(request, made, JSON)
+
+
+async def _drawn(request: web.Request) -> web.Response:
+    """`Age` says for how long nobody has looked at the topology; it is no part of the body, which stays the same."""
+    board, key = request.app[BOARD], _key(request)
+    made = await asyncio.to_thread(board.page, key)
+    age = board.age(key)
+    if made is None or age is None:
+        raise web.HTTPNotFound(text="no such topology is looked after here\n")
+    answer = _send(request, made, JSON)
+    answer.headers["Age"] = str(round(age))
+    return answer
 
 
 async def _records(request: web.Request) -> web.Response:

@@ -9,6 +9,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from reprise.controller.web.board import Rendered
+from reprise.shipped import RUNBOOKS
 
 TYPES = {
     "html": "text/html",
@@ -29,6 +30,14 @@ class Asset:
 def assets() -> Mapping[str, Asset]:
     """The files by their path below `static/`."""
     return dict(_read(resources.files("reprise.controller.web") / "static", ""))
+
+
+@cache
+def runbooks() -> Mapping[str, Asset]:
+    """The runbooks of the alerts by the name of their file, as plain text: `runbook_url` of an alert leads here."""
+    return {
+        path.name: Asset(Rendered.of_bytes(path.read_bytes()), TYPES["txt"]) for path in RUNBOOKS.glob("*.md")
+    }
 
 
 def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, Asset]]:

@@ -18,7 +18,16 @@ from reprise.controller.web.login import HEADER
 MARK = "X-Reprise-Forwarded"
 _PASSED_ON = ("Accept", "Accept-Encoding", "If-None-Match", "Authorization", HEADER, "Cookie")
 """The token, too: every operator asks for it, and all know the same one."""
-_TAKEN_OVER = ("Content-Type", "Content-Encoding", "ETag", "Vary", "Cache-Control", "Retry-After", "Allow")
+_TAKEN_OVER = (
+    "Content-Type",
+    "Content-Encoding",
+    "ETag",
+    "Vary",
+    "Cache-Control",
+    "Retry-After",
+    "Allow",
+    "Age",
+)
 _SILENT_S = 30.0
 """A stream speaks every 15 s."""
 

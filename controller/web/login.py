@@ -23,6 +23,8 @@ from reprise.controller.web.errors import WebError
 COOKIE = "reprise-page"
 HEADER = "X-Reprise-Token"
 PATH = "/login"
+OPEN = ("/static/", "/runbooks/")
+"""What is answered without the token."""
 SHORTEST = 16
 _LONGEST_FORM = 4096
 _PAGE = """<!doctype html>
@@ -96,13 +98,14 @@ def _bytes(shown: str) -> bytes:
 
 
 def ask_for(token: Token) -> Middleware:
-    """Answers only those who have shown the token; files of the page itself hold nothing, and the form needs them."""
+    """Answers only those who have shown the token.  Files of the page itself and runbooks hold nothing of any topology; the
+    form needs the former, and an alert leads to the latter."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path == PATH and request.method == "POST":
             return await _sign_in(request, token)
-        if request.path.startswith("/static/") or token.is_in(request.headers) or token.signed_in(request):
+        if request.path.startswith(OPEN) or token.is_in(request.headers) or token.signed_in(request):
             return await handler(request)
         if request.path.startswith("/api/"):
             raise web.HTTPUnauthorized(text="show the token\n", headers={"WWW-Authenticate": "Bearer"})
@@ -130,7 +133,9 @@ async def _sign_in(request: web.Request, token: Token) -> web.StreamResponse:
     if not isinstance(shown, str) or not token.equals(shown.strip()):
         return _form("That is not the token.", 403)
     answer = web.HTTPSeeOther("./")
-    answer.set_cookie(COOKIE, token.cookie(), httponly=True, samesite="Strict", secure=request.secure)
+    # what ends TLS before this server says so; who lies keeps the own browser from signing in
+    secure = request.secure or request.headers.get("X-Forwarded-Proto", "").lower() == "https"
+    answer.set_cookie(COOKIE, token.cookie(), httponly=True, samesite="Strict", secure=secure)
     raise answer
 
 

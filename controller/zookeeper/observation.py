@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reprise.controller.zookeeper.records import CheckpointRecord
+from reprise.controller.zookeeper.savepoint_records import SavepointsRecord
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.model import (
     Desired,
@@ -56,6 +57,8 @@ class Observation:
     """The newest complete one."""
     wishes: Mapping[str, SkipWish] = field(default_factory=dict)
     """What people want to skip, by where the wish stands (`Snapshot.wishes`), whether it was taken or not."""
+    savepoints: SavepointsRecord | None = None
+    """Which there are, and what came of wishes; None: the driver has not said."""
     led: bool = False
     """Whether a coordinator holds the lead."""
     undecided: str = ""

@@ -6,6 +6,7 @@ the last known records stand.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from reprise.controller.zookeeper.errors import (
     CoordinationError,
     NoAuthError,
     NoNodeError,
+    RecordError,
     SessionError,
 )
 from reprise.controller.zookeeper.leaving import Wishes, parse_leaving
@@ -37,11 +39,14 @@ from reprise.controller.zookeeper.records import (
     parse_stats,
 )
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
+from reprise.controller.zookeeper.savepoint_records import parse_savepoints
 from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.controller.zookeeper.settings_record import SettingsOnRecord, parse_settings
 from reprise.controller.zookeeper.skip_wishes import parse_skip
 from reprise.scheduler.incident import Incident, PlanRecord
 from reprise.scheduler.model import Leaving, Node, Progress
 
+log = logging.getLogger("reprise.observer")
 T = TypeVar("T")
 READ_TIMEOUT_S = 5.0
 SLOW_S = 2.0
@@ -141,6 +146,19 @@ class Observer:
         """Whether a topology has ever run below `root`."""
         return self._zk.exists_async(root).get(READ_TIMEOUT_S) is not None
 
+    def settings(self) -> SettingsOnRecord:
+        """The settings that stand above those of what the driver was started with.  ClientError."""
+        path = f"{self._root}/{paths.SETTINGS}"
+        try:
+            raw, stat = self._zk.get_async(path).get(READ_TIMEOUT_S)
+        except NoNodeError:
+            return SettingsOnRecord()
+        try:
+            return SettingsOnRecord(parse_settings(raw, path), stat.version)
+        except RecordError as error:  # the driver says so, too, and goes on with those before
+            log.warning("event=record-ignored reason=%r", str(error))
+            return SettingsOnRecord(None, stat.version)
+
     def readable(self, root: str) -> bool:
         """Whether ZooKeeper lets this process read what is below `root`, which is there."""
         try:
@@ -158,6 +176,7 @@ class Observer:
             paths.POISON,
             paths.PAUSED,
             paths.WAITS,
+            paths.SAVEPOINTS,
             f"{paths.SKIPS}/",
         )
         self._ask(
@@ -192,17 +211,21 @@ class Observer:
         """What no decision rests on: former incidents, plans, the newest checkpoint, what a new driver waits for."""
         self._asked.clear()
         due = self._slow_due(known.time)
-        self._ask(f"{paths.PLANS}/", f"{paths.INCIDENTS}/", *((paths.WAITS,) if due else ()))
+        more = (paths.WAITS, paths.SAVEPOINTS) if due else ()
+        self._ask(f"{paths.PLANS}/", f"{paths.INCIDENTS}/", *more)
         self._read_history()
         if due:
             waits = self._parsed(paths.WAITS, parse_waits)
-            self._slow, self._slow_read = {"waits": waits.problem if waits else ""}, known.time
+            savepoints = self._parsed(paths.SAVEPOINTS, parse_savepoints)
+            self._slow = {"waits": waits.problem if waits else "", "savepoints": savepoints}
+            self._slow_read = known.time
         self._nodes_read = 0.0
         said = str(self._slow["waits"])
         return replace(
             known,
             problems=_problems(known.progress, said),
             waits=said,
+            savepoints=self._slow["savepoints"],
             closed=dict(self._closed),
             plans=dict(self._plans),
             checkpoint=self._newest_checkpoint(known.progress),
@@ -274,6 +297,7 @@ class Observer:
                 },
                 "waits": waits.problem if waits else "",
                 "paused": self._parsed(paths.PAUSED, parse_paused),
+                "savepoints": self._parsed(paths.SAVEPOINTS, parse_savepoints),
             }
             self._slow_read = now
         return self._slow
@@ -324,7 +348,7 @@ def _matters(progress: Progress) -> tuple[object, ...]:
     """All of a report but the numbers that grow while nothing happens."""
     return (
         progress.driver, progress.seq, progress.generation, progress.nodes, progress.failed, progress.ended,
-        progress.done, progress.bad_checkpoints, progress.gaps, progress.positions.keys(),
+        progress.done, progress.bad_checkpoints, progress.not_kept, progress.positions.keys(),
     )  # fmt: skip
 
 

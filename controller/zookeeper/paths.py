@@ -13,6 +13,10 @@ PLANS = "plans"
 POISON = "poison"
 COORDINATOR = "coordinator"
 PAUSED = "commands/paused"
+SETTINGS = "commands/settings"
+"""Values of the fields that take effect in place; without it those of what the driver was started with."""
+TOPOLOGY = "commands/topology"
+"""In a run on one machine: the topology with other queries that it is to go on with, once its stream has drained."""
 SPEC = "spec"
 """On Kubernetes: topology and image that the last driver was started with."""
 DRAIN = "commands/drain"
@@ -21,14 +25,21 @@ LEAVING = "leaving"
 """Nodes that are to be emptied, a znode each."""
 SKIPS = "skips"
 """Queries that are to do without what they have missed, a znode each until that is taken up."""
+SAVEPOINT_WISHES = "savepoint-wishes"
+"""Savepoints that are to be taken or deleted, a znode for each wish until the driver has said what came of it."""
+SAVEPOINTS = "savepoints"
+"""Which savepoints there are, and what came of wishes, by the driver."""
 WAITS = "waits"
 """What a driver waits for that has not begun; ends with its session."""
 DRIVER = "driver"
-"""Epoch of the newest driver, a whole number."""
+"""Epoch of the newest driver, a whole number; or the one after that, where queries came or went since."""
 OWNER = "owner"
 """On Kubernetes: uid of the object that the records belong to, as text."""
 
-FOLDERS = (NODES, LEAVING, SKIPS, CHECKPOINTS, INCIDENTS, PLANS, "commands")
+OF_A_GRAPH = (DESIRED, PROGRESS, STATS, POISON, SETTINGS)
+"""Records that name the partitions of one graph, or say what stands above the topology that its processes were started
+with: where a stream goes on with other queries they are removed before anybody decides by the other graph."""
+FOLDERS = (NODES, LEAVING, SKIPS, SAVEPOINT_WISHES, CHECKPOINTS, INCIDENTS, PLANS, "commands")
 
 
 def checkpoint(position: int) -> str:

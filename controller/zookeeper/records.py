@@ -16,8 +16,10 @@ from sys import intern
 from typing import Any
 
 from reprise.algorithms.failure import Failure
+from reprise.algorithms.outside import Outside
 from reprise.algorithms.positions import Origin, Positions
 from reprise.algorithms.recovery_time import Aim, RestoreWork
+from reprise.algorithms.spans import Span, Spans, joined, whole
 from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.fields import (
     Fields,
@@ -30,8 +32,14 @@ from reprise.controller.zookeeper.fields import (
     shallow,
 )
 from reprise.controller.zookeeper.node_record import NodeRecord
-from reprise.scheduler.model import Desired, Moving, Node, PartitionStats, Poison, Progress
+from reprise.scheduler.model import Desired, Moving, Node, PartitionStats, Poison, Progress, Rebalancing
 from reprise.scheduler.node_start import NodeStart, StartPhase
+
+_OUTPUT_WAITS = "holds_back"
+"""The key of `Progress.output_waits`, as coordinators and drivers of earlier versions know it."""
+_NOT_KEPT = "gaps"
+"""The key of `Progress.not_kept`, from before batches that lack rows were called gaps: an earlier coordinator that did not
+find it would wait for partitions that nobody can feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,28 @@ def as_origin(f: Fields, name: str, value: Any) -> Origin:
     raise f.wrong(name, "must be [generation, position], two whole numbers")
 
 
-def as_span(f: Fields, name: str, value: Any) -> tuple[int, int]:
+def encode_spans(name: str, found: Mapping[str, Spans], newest: bool = False) -> dict[str, Any]:
+    """Batches by partition or query, as two fields: `name` has one span of each, which is all that versions before several
+    were told know of, and `name`_spans all of those that have more.  `newest`: the one is the newest; else it goes from the
+    first batch to the last."""
+    one = {key: list(spans[-1] if newest else whole(spans)) for key, spans in found.items()}
+    more = {key: [list(span) for span in spans] for key, spans in found.items() if len(spans) > 1}
+    return {name: one, f"{name}_spans": more}
+
+
+def spans_of(f: Fields, name: str) -> dict[str, Spans]:
+    """The inverse of `encode_spans`."""
+    one, more = f.mapping(name, _as_span, {}), f.mapping(f"{name}_spans", _as_spans, {})
+    return {key: more.get(key) or (span,) for key, span in one.items()}
+
+
+def _as_spans(f: Fields, name: str, value: Any) -> Spans:
+    if not isinstance(value, list):
+        raise f.wrong(name, "must be a list of [first, last]")
+    return joined(_as_span(f, name, span) for span in value)
+
+
+def _as_span(f: Fields, name: str, value: Any) -> Span:
     """First and last batch."""
     match value:
         case [int(first), int(last)] if not isinstance(first, bool) and not isinstance(last, bool):
@@ -126,29 +155,34 @@ def as_start(f: Fields, name: str, value: Any) -> NodeStart:
 
 
 def encode_progress(x: Progress) -> bytes:
+    told = shallow(x)
+    del told["not_kept"], told["output_waits"]  # by keys of their own
     return dumps(
         {
-            **shallow(x),
+            **told,
             "lines": dict(x.lines),
             "restored": dict(x.restored),
             "nodes": sorted(x.nodes),
             "bad_checkpoints": sorted(x.bad_checkpoints),
-            "gaps": sorted(x.gaps),
+            _NOT_KEPT: sorted(x.not_kept),
             "positions": dict(x.positions),
             "failed": {partition: str(failure) for partition, failure in x.failed.items()},
             "buffers": dict(x.buffers),
             "problems": list(x.problems),
             "counters": {operator: dict(counted) for operator, counted in x.counters.items()},
             "starts": encode_starts(x.starts),
-            "skipped": {partition: list(span) for partition, span in x.skipped.items()},
-            "marked": {output: list(span) for output, span in x.marked.items()},
+            **encode_spans("skipped", x.skipped, newest=True),
+            **encode_spans("marked", x.marked, newest=True),
             "standbys": dict(x.standbys),
             "backed": sorted(x.backed),
             "unbacked": sorted(x.unbacked),
             "overhead": dict(x.overhead),
             "stored": dict(x.stored),
             "deterministic": x.deterministic,
+            _OUTPUT_WAITS: sorted(x.output_waits),
             "adopted": dict(x.adopted),
+            "waits": {partition: kind.value for partition, kind in x.waits.items()},
+            "refused": dict(x.refused),
         }
     )
 
@@ -174,7 +208,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         trimmed=f.integer("trimmed", 0),
         kept_since=f.maybe_integer("kept_since"),
         restored=f.mapping("restored", as_integer, {}),
-        gaps=frozenset(f.items("gaps", as_text, [])),
+        not_kept=frozenset(f.items(_NOT_KEPT, as_text, [])),
         buffers=f.mapping("buffers", as_integer, {}),
         stuck=f.text("stuck", ""),
         drained=f.maybe_integer("drained"),
@@ -185,15 +219,21 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         problems=tuple(f.items("problems", as_text, [])),
         counters=f.mapping("counters", _counted, {}),
         starts=f.mapping("starts", as_start, {}),
-        skipped=f.mapping("skipped", as_span, {}),
-        marked=f.mapping("marked", as_span, {}),
+        skipped=spans_of(f, "skipped"),
+        marked=spans_of(f, "marked"),
         standbys=f.mapping("standbys", as_integer, {}),
         backed=frozenset(f.items("backed", as_text, [])),
         unbacked=frozenset(f.items("unbacked", as_text, [])),
         overhead=f.mapping("overhead", as_number, {}),
         stored=f.mapping("stored", as_number, {}),
+        settings=f.text("settings", ""),
         deterministic=f.flag("deterministic", True),
+        output_waits=frozenset(f.items(_OUTPUT_WAITS, as_text, [])),
         adopted=f.mapping("adopted", as_text, {}),
+        waits={
+            p: Outside(kind) for p, kind in f.mapping("waits", as_text, {}).items() if kind in list(Outside)
+        },
+        refused=f.mapping("refused", as_text, {}),
     )
 
 
@@ -206,6 +246,10 @@ def _stats(x: PartitionStats) -> dict[str, object]:
     told: dict[str, object] = {"cpu_milli": x.cpu_milli, "state_bytes": x.state_bytes}
     if x.input_rows_s is not None:
         told["input_rows_s"] = x.input_rows_s
+    if x.watermark is not None:
+        told["watermark"] = x.watermark
+    if x.input_ended:
+        told["input_ended"] = True
     if x.restore is not None:
         restore = {name: value for name, value in shallow(x.restore).items() if value is not None}
         told["restore"] = restore if x.restore.aim is None else {**restore, "aim": shallow(x.restore.aim)}
@@ -238,6 +282,13 @@ def _coming(f: Fields, partition: str, value: Mapping[str, Any]) -> float | None
     return _not_negative(as_object(f, partition, value), "input_rows_s")
 
 
+def _watermark(f: Fields, partition: str, value: Mapping[str, Any]) -> int | None:
+    found = value.get("watermark")
+    return (
+        found if found is None or type(found) is int else as_object(f, partition, value).integer("watermark")
+    )
+
+
 def _aim(f: Fields) -> Aim:
     return Aim(f.integer("extent"), f.integer("replay"), f.number("least_s"), f.number("within_s"))
 
@@ -260,8 +311,9 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
                 size, bool
             ):
                 found[intern(partition)] = PartitionStats(
-                    cpu, size, _restore(top, partition, value), _coming(top, partition, value)
-                )
+                    cpu, size, _restore(top, partition, value), _coming(top, partition, value),
+                    _watermark(top, partition, value), value.get("input_ended") is True,
+                )  # fmt: skip
                 continue
         f = as_object(top, partition, value)
         found[intern(partition)] = PartitionStats(
@@ -269,6 +321,8 @@ def parse_stats(raw: bytes, path: str = paths.STATS) -> dict[str, PartitionStats
             state_bytes=f.integer("state_bytes", 0),
             restore=_restore(top, partition, f.value),
             input_rows_s=_coming(top, partition, f.value),
+            watermark=_watermark(top, partition, f.value),
+            input_ended=f.flag("input_ended", False),
         )
     return found
 
@@ -290,9 +344,16 @@ def encode_desired(x: Desired) -> bytes:
             "standbys": dict(x.standbys),
             "anew": dict(x.anew),
             "skips": dict(x.skips),
+            "demand": dict(x.demand),
             "lines": lines,
             "ordered": x.retain,
             "moving": moving,
+            "rebalancing": x.rebalancing
+            and {
+                **shallow(x.rebalancing),
+                "nodes": sorted(x.rebalancing.nodes),
+                "to": dict(x.rebalancing.to),
+            },
         }
     )
 
@@ -313,6 +374,8 @@ def parse_desired(raw: bytes, path: str = paths.DESIRED) -> Desired:
         moving=_moving(f, f.value.get("moving")),
         standbys=f.mapping("standbys", _node_id, {}),
         anew=f.mapping("anew", as_text, {}),
+        demand=f.mapping("demand", as_integer, {}),
+        rebalancing=_rebalancing(f, f.value.get("rebalancing")),
         skips=f.mapping("skips", as_text, {}),
     )
 
@@ -326,6 +389,19 @@ def _moving(f: Fields, value: Any) -> Moving | None:
         inner.integer("after", 0),
         inner.flag("begun", False),
         frozenset(inner.items("considered", as_text, [])),
+        inner.flag("rebalances", False),
+    )
+
+
+def _rebalancing(f: Fields, value: Any) -> Rebalancing | None:
+    if value is None:
+        return None
+    inner = as_object(f, "rebalancing", value)
+    return Rebalancing(
+        frozenset(inner.items("nodes", as_text, [])),
+        inner.number("at"),
+        inner.integer("rounds", 0),
+        inner.mapping("to", _node_id, {}),
     )
 
 

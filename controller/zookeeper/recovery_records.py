@@ -8,13 +8,21 @@ from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.fields import (
     Fields,
     as_integer,
+    as_number,
     as_object,
     as_text,
     dumps,
     loads,
     shallow,
 )
-from reprise.controller.zookeeper.records import as_origin, as_span, as_start, encode_lines, encode_starts
+from reprise.controller.zookeeper.records import (
+    as_origin,
+    as_start,
+    encode_lines,
+    encode_spans,
+    encode_starts,
+    spans_of,
+)
 from reprise.scheduler.incident import (
     Candidate,
     Considered,
@@ -25,6 +33,7 @@ from reprise.scheduler.incident import (
     Phase,
     PlanRecord,
     QueryTimeline,
+    Trigger,
 )
 
 
@@ -54,10 +63,10 @@ def encode_incident(x: Incident) -> bytes:
             "horizon": x.horizon,
             "bad_checkpoints": sorted(x.bad_checkpoints),
             "considered": considered,
-            "events": [shallow(event) for event in x.events],
+            "events": [_said(event) for event in x.events],
             "starts": encode_starts(x.starts),
-            "skipped": {partition: list(span) for partition, span in x.skipped.items()},
-            "marked": {output: list(span) for output, span in x.marked.items()},
+            **encode_spans("skipped", x.skipped),
+            **encode_spans("marked", x.marked),
         }
     )
 
@@ -87,8 +96,8 @@ def parse_incident(raw: bytes, path: str = paths.INCIDENT) -> Incident:
         closed_at=f.maybe_number("closed_at"),
         lines=f.mapping("lines", as_origin, {}),
         starts=f.mapping("starts", as_start, {}),
-        skipped=f.mapping("skipped", as_span, {}),
-        marked=f.mapping("marked", as_span, {}),
+        skipped=spans_of(f, "skipped"),
+        marked=spans_of(f, "marked"),
     )
 
 
@@ -106,7 +115,7 @@ def encode_plan(x: PlanRecord) -> bytes:
             "id": x.id,
             "incident": x.incident,
             "time": x.time,
-            "trigger": x.trigger,
+            "trigger": x.trigger.value,
             "rollback": x.rollback,
             "checkpoint": x.checkpoint,
             "generation": x.generation,
@@ -118,6 +127,8 @@ def encode_plan(x: PlanRecord) -> bytes:
             "seconds": x.seconds,
             "left_out": dict(x.left_out),
             "note": x.note,
+            "slowdown": dict(x.slowdown),
+            "anew": list(x.anew),
         }
     )
 
@@ -129,7 +140,7 @@ def parse_plan(raw: bytes, path: str = paths.PLANS) -> PlanRecord:
         id=f.text("id"),
         incident=f.text("incident"),
         time=f.number("time"),
-        trigger=f.text("trigger"),
+        trigger=f.choice("trigger", Trigger),
         rollback=f.flag("rollback"),
         checkpoint=f.integer("checkpoint"),
         generation=f.integer("generation"),
@@ -140,7 +151,9 @@ def parse_plan(raw: bytes, path: str = paths.PLANS) -> PlanRecord:
         seconds=f.number("seconds"),
         left_out=f.mapping("left_out", as_text),
         note=f.text("note", ""),
+        slowdown=f.mapping("slowdown", as_number, {}),
         pending=_pending(f, [own for _, own in candidates]),
+        anew=tuple(f.items("anew", as_text, [])),
     )
 
 
@@ -157,7 +170,12 @@ def _lost(f: Fields, name: str, value: Any) -> LostNode:
 
 def _event(f: Fields, name: str, value: Any) -> Event:
     entry = as_object(f, name, value)
-    return Event(entry.number("time"), entry.text("name"), entry.text("detail", ""))
+    return Event.of(entry.number("time"), entry.text("name"), entry.text("detail", ""))
+
+
+def _said(event: Event) -> dict[str, object]:
+    name, detail = event.written
+    return {"time": event.time, "name": name, "detail": detail}
 
 
 def _timeline(f: Fields, name: str, value: Any) -> QueryTimeline:

@@ -106,8 +106,10 @@ class Answer(Generic[T]):
 
     def get(self, timeout: float = ANSWER_S) -> T:
         """The value; waits for it so many seconds.  Raises RefusedError or SessionError."""
-        with _own_errors():
+        try:
             return self._convert(self._result.get(timeout=timeout))
+        except (KazooException, KazooTimeoutError) as error:
+            raise _own(error) from error
 
     def when_there(self, call: Callable[[Answer[T]], None]) -> None:
         """Have it called with this answer, by a thread of the client, when there is a value or an error."""
@@ -247,6 +249,11 @@ class ZooKeeperSession:
         self, path: str, data: bytes = b"", ephemeral: bool = False, makepath: bool = False, acl: list[ACL] | None = None
     ) -> None:  # fmt: skip
         self.create_async(path, data, ephemeral, makepath, acl).get()
+
+    def create_below(self, root: str, name: str, data: bytes) -> None:
+        """Create a record with the rights of those it stands among, as who reads it may be another user than who writes it.
+        NodeExistsError: it is there."""
+        self.create(f"{root}/{name}", data, makepath=True, acl=self.get_acls_async(root).get())
 
     def set_async(self, path: str, data: bytes, version: int = -1) -> Answer[Stat]:
         """`version`: the one that is replaced, -1 for any."""

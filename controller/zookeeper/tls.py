@@ -25,6 +25,8 @@ def key_store(folder: Path, target: Path) -> None:
             parts.append((folder / name).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"{folder / name}: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{folder / name}: no text; ZooKeeper reads PEM alone") from None
     if _FOREIGN_KEY.search(parts[0]):
         raise ConfigError(
             f"{folder / 'tls.key'}: ZooKeeper reads keys in PKCS #8 alone (openssl pkcs8 -topk8 -nodes)"

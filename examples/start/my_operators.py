@@ -7,15 +7,21 @@ the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from reprise.contract import Inbox, Operator, Place, SpecError, Tables
+from reprise.contract import Columns, Inbox, MapState, Place, SpecError, StatefulOperator
 
 
-class Record(Operator):
+@dataclass
+class Greatest:
+    """The state.  What is in maps, lists and deques is stored with each checkpoint, and restored after a failure."""
+
+    values: MapState
+
+
+class Record(StatefulOperator):
     """Gives a row whenever a key exceeds its greatest value so far, from `least` on."""
 
     def __init__(
@@ -27,23 +33,22 @@ class Record(Operator):
             )  # `reprise validate` says it with the line
         self.key, self.value, self.least = key, value, least
 
-    def initial(self, place: Place) -> dict[str, int]:
-        return {}
+    @property
+    def state_keys(self) -> Columns:
+        return (self.key,)  # the state is divided by it when `parallelism` changes
 
-    def step(self, state: dict[str, int], inbox: Inbox) -> tuple[dict[str, int], pa.Table | None]:
+    # When the state has other columns or fields one day, raise `state_version` and define `upgrade_state`: states that were
+    # stored before are then taken over.
+
+    def initial(self, place: Place) -> Greatest:
+        return Greatest(MapState({self.key: pa.string()}, {"value": pa.int64()}))
+
+    def step(self, state: Greatest, inbox: Inbox) -> tuple[Greatest, pa.Table | None]:
         table = inbox.table()  # all rows of the batch, in order; None when there are none
         if table is None:
             return state, None
         news: dict[str, int] = {}
         for key, value in zip(table[self.key].to_pylist(), table[self.value].to_pylist(), strict=True):
-            if value >= self.least and value > state.get(key, 0):
-                state[key] = news[key] = value
+            if value >= self.least and value > state.values.get(key, 0):
+                state.values[key] = news[key] = value
         return state, pa.table({self.key: list(news), self.value: list(news.values())}) if news else None
-
-    def freeze(self, state: dict[str, int]) -> Callable[[], Tables]:
-        copy = dict(state)  # quick: `step` goes on while what is returned runs in the background
-        return lambda: {"greatest": pa.table({"key": list(copy), "value": list(copy.values())})}
-
-    def restore(self, place: Place, tables: Tables) -> dict[str, int]:
-        columns: dict[str, list[Any]] = tables["greatest"].to_pydict()
-        return dict(zip(columns["key"], columns["value"], strict=True))

@@ -1,4 +1,4 @@
-"""Files that are installed with the code: examples, what `reprise init` writes, the chart, and the CRDs.
+"""Files that are installed with the code: examples, what `reprise init` writes, the chart, the CRDs, and the runbooks.
 
 In the repository they are links to the folders in which these files are kept; nothing here is imported.
 """
@@ -12,3 +12,4 @@ EXAMPLES = FOLDER / "examples"
 START = FOLDER / "start"
 CHART = FOLDER / "charts" / "reprise"
 CRDS = FOLDER / "crds"
+RUNBOOKS = FOLDER / "runbooks"

@@ -8,7 +8,13 @@ restores anything.
 
 Why any mix of positions is right: with operators that are deterministic a partition at a batch has one state and one output
 for the next, whoever installed it and in which generation.  Messages between them are sent again from the positions of the
-survey; who is asked for what it does not hold any more says so (`Report.gaps`), and everything goes back, as ever.
+survey; who is asked for what it does not hold any more says so (`Report.not_kept`), and everything goes back, as ever.
+
+Batches that were skipped change nothing in that: they are on record before anybody acts on them
+(`reprise.spark_jobs.state.skips`), so a partition at a batch has the state that follows from its input without them, and
+this driver tells hosts of the same record.  But for one that stands at the very batch behind which it begins anew, and has
+worked: the driver ended before it ordered that, and its state is still the whole one.  What was sealed for a skip that is
+not on record is taken in again.
 
 Invariant: nothing in the engine has changed when `adopt` answers with a reason, but that jobs were counted.
 """
@@ -25,6 +31,7 @@ from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.engine.progress import progress_of
 from reprise.spark_jobs.errors import CheckpointError, DataPlaneError
 from reprise.spark_jobs.node.command import Command, Report
+from reprise.spark_jobs.topology.adoption import grace_fits
 
 if TYPE_CHECKING:
     from reprise.spark_jobs.engine.engine import Engine
@@ -84,15 +91,12 @@ def adopt(engine: Engine, before: EngineSpec, living: Mapping[str, str]) -> str:
 
 
 def _unfit(engine: Engine) -> str:
-    """Why partitions of this topology cannot be gone on with; the resource says most of it when it is read."""
-    if engine.resource.checkpoint.uncoordinated:
-        return f"`checkpoint.protocol: {engine.resource.checkpoint.protocol}` has a line of its own to go back to"
+    """Why partitions of this topology cannot be gone on with: what is refused when the resource is read, and what only the
+    code of its operators and the records of its stream say."""
+    if refused := next(grace_fits(engine.resource), None):
+        return str(refused)
     if not engine.restore_point.deterministic:
         return "a replay may differ: everything goes back to the newest checkpoint"
-    if any(operator.availability != "checkpoint" for operator in engine.resource.operators):
-        return "operators have another `availability` than `checkpoint`"
-    if engine.skipping.skips:
-        return "batches were skipped (`reprise skip`) under another spec: everything goes back to the newest checkpoint"
     return ""
 
 
@@ -127,6 +131,7 @@ def _at_work(
 ) -> tuple[dict[str, Found], dict[str, str]]:
     """What can be gone on with, and of all else that was desired why not."""
     found, left = dict[str, Found](), dict[str, str]()
+    anew = {(skip.partition, skip.until) for skip in engine.skipping.skips}
     last = int(before.driver) if before.driver.isdigit() else 0
     for partition in engine.topology.partitions:
         node = before.assignment.get(partition)
@@ -138,11 +143,20 @@ def _at_work(
             left[partition] = report.refused or f"it is not at work on {node}"
         elif report.led_by < last:
             left[partition] = f"{node} has not obeyed the last driver, but that of epoch {report.led_by}"
+        elif (partition, position) in anew and _has_worked(report, partition):
+            left[partition] = f"it begins anew behind batch {position}, and has the state of before"
         elif position < engine.ledger.trimmed:
             left[partition] = f"input behind batch {position} was given up"
         else:
             found[partition] = Found(node, installation, position)
     return found, left
+
+
+def _has_worked(report: Report, partition: str) -> bool:
+    """Whether a partition has begun to apply a batch, or has read a state, since it was installed.  One that has just begun
+    anew has done neither.  A batch without rows changes a state, too, so rows do not say it: any step takes CPU time."""
+    usage = report.usage.get(partition)
+    return usage is None or usage.cpu_s > 0 or usage.rows > 0 or usage.load_s > 0
 
 
 def _nothing_fits(engine: Engine, found: Mapping[str, Found], left: Mapping[str, str], horizon: int) -> str:
@@ -177,6 +191,7 @@ def _take_over(engine: Engine, before: EngineSpec, found: Mapping[str, Found], h
         plan="",
         checkpoint_after=None,
         standbys={},
+        anew={},
         adopted=True,
     )
     engine.horizon = horizon

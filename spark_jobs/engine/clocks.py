@@ -50,8 +50,15 @@ class Clocks:
             operator = self.topology.partitions[partition].place.operator
             by_clock.setdefault(shared.get(operator, partition), []).append(partition)
         self._groups = [tuple(members) for members in by_clock.values()]
-        own = {o.name: o.checkpoint_interval_s for o in self.resource.operators}
+        self.follow(self.resource)
+
+    def follow(self, resource: StreamTopology) -> None:
+        """The intervals are those of `resource` from now on; each partition's next one begins now."""
+        self.resource = resource
+        own = {o.name: o.checkpoint_interval_s for o in resource.operators}
         self._intervals_s = [self._interval_s(members, own) for members in self._groups]
+        self._due_s.clear()
+        self._due_at.clear()
 
     def ask(self, positions: Mapping[str, int], horizon: int, now: float) -> None:
         """Ask those whose time has come.  `positions`: of partitions at work; `now`: monotonic seconds."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reprise.spark_jobs.engine.objectives import seconds_within
 from reprise.spark_jobs.engine.origins import covered_now
+from reprise.spark_jobs.engine.settings import resource_in_effect
 from reprise.spark_jobs.node.command import Command, Install
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def commands_of(engine: Engine, slots: Sequence[str], window: int) -> list[Comma
     shadows = standbys.told(slot_of, positions)
     hosts = [standbys.hosted(node) for node in slots]
     within = seconds_within(engine)
+    keeps = resource_in_effect(engine).keeps_output
+    granted = engine.granted()
     skips, sealed = engine.skipping.told(covered.oldest), engine.skipping.sealed
     return [
         Command(
@@ -47,8 +50,11 @@ def commands_of(engine: Engine, slots: Sequence[str], window: int) -> list[Comma
             final=engine.final,
             punctuations=engine.punctuations.open,
             retain=engine.desired.retain,
+            keeps=keeps,
             published=engine.punctuations.newest,
             stream=engine.ledger.stream,
+            begins=engine.ledger.begins,
+            later=engine.later,
             covered=covered,
             window=window,
             confirmed=engine.confirmed,
@@ -60,6 +66,8 @@ def commands_of(engine: Engine, slots: Sequence[str], window: int) -> list[Comma
             standbys=shadows,
             causes=engine.upstream.causes,
             within={p: within[p] for p in mine if p in within},
+            waits=tuple(sorted(granted.waits.intersection(mine))),
+            hold=granted.hold,
         )
         for slot, mine in enumerate(hosted)
     ]

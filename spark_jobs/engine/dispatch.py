@@ -66,6 +66,9 @@ class Dispatch:
         self._page = _Page()
         self._known: dict[str, _Known] = {}
         self._sent: tuple[int, _Page, dict[str, _Known]] | None = None
+        self.acknowledgement_bytes = 0
+        """Of all orders that were made: what they said of standbys, and of output that partitions with upstream backup do
+        not need."""
 
     def forget(self) -> None:
         """A job failed: what its nodes know is not known."""
@@ -90,12 +93,15 @@ class Dispatch:
         )
         always = {name: getattr(any_command, name) for name in ALWAYS}
         whole = _inner({**head, "base": None, **each, **covered, "always": always})
+        acknowledged, given_up = _acknowledging(any_command)
+        new = page.covered != self._page.covered
         joined: dict[tuple[bool, tuple[str, ...]], bytes] = {}
         found, known = [], {}
         for node, command in zip(nodes, commands, strict=True):
             before = self._known.get(node)
             now = known[node] = self._now(command, before)
             same = before is not None and before.needs is now.needs
+            self.acknowledgement_bytes += acknowledged + (given_up if new or not same else 0)
             key = same, now.needs.readers
             if key not in joined:
                 joined[key] = self._readers(page, again, *key)
@@ -204,6 +210,10 @@ def _by_operator(partitions: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+SELDOM = ("snapshot", "sealed", "standbys", "causes", "within", "waits", "hold", "survey")
+"""Fields that most orders leave out, as there is nothing to say."""
+
+
 def _own(command: Command, now: _Known, before: _Known | None, wanted: frozenset[str]) -> bytes:
     """What this node alone is told."""
     raw: dict[str, Any] = {"slot": command.slot, "ranges": command.ranges}
@@ -211,25 +221,22 @@ def _own(command: Command, now: _Known, before: _Known | None, wanted: frozenset
         raw["hosted"] = now.hosted
     if before is None or now.installs != before.installs:
         raw["installs"] = now.installs
-    if command.snapshot:
-        raw["snapshot"] = command.snapshot
     if command.skips:
         raw["skips"] = [asdict(skip) for skip in command.skips]
-    if command.sealed:
-        raw["sealed"] = command.sealed
-    if command.standbys:
-        raw["standbys"] = command.standbys
-    if command.causes:
-        raw["causes"] = command.causes
-    if command.within:
-        raw["within"] = command.within
-    if command.survey:
-        raw["survey"] = True
+    raw |= {name: value for name in SELDOM if (value := getattr(command, name))}
     if near := {t: x for t, x in now.near.items() if before is None or before.near.get(t) != x}:
         raw["near"] = near
     if now.needs.near and wanted:
         raw["resend"] = [t for t, (slot, _) in now.near.items() if t in wanted and slot != ABSENT]
     return _inner(raw)
+
+
+def _acknowledging(command: Command) -> tuple[int, int]:
+    """Bytes of what each node is told for ways to be available, and of what output it may forget before that is told of all
+    partitions; none where no operator has such a way."""
+    said = {name: value for name in ("standbys", "causes") if (value := getattr(command, name))}
+    others = {"others": dict(command.covered.others)} if said and command.covered.others else {}
+    return len(_inner(said)) if said else 0, len(_inner(others)) if others else 0
 
 
 def _said(install: Install) -> dict[str, Any]:
@@ -242,6 +249,7 @@ def _said(install: Install) -> dict[str, Any]:
         "shadow": install.shadow or None,
         "promotes": install.promotes,
         "replays_to": install.replays_to,
+        "numbered": install.numbered or None,
     }
     return raw | {name: value for name, value in more.items() if value is not None}
 

@@ -38,6 +38,7 @@ from reprise.spark_jobs.engine.repeated import Repeated
 from reprise.spark_jobs.engine.restore_point import RestorePoint
 from reprise.spark_jobs.engine.skipping import Skipping
 from reprise.spark_jobs.engine.standbys import Standbys
+from reprise.spark_jobs.engine.transfers import Granted, Transfers, wanted_of
 from reprise.spark_jobs.engine.trouble import SLOW_S, passing, say_slow
 from reprise.spark_jobs.engine.upstream_backup import UpstreamBackup
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
@@ -69,10 +70,12 @@ class Engine:
     patience_s: float = 60.0
     clock: Callable[[], float] = time.monotonic
     """Seconds that only grow."""
+    later: Mapping[str, int] = field(default_factory=dict)
+    """Operators that came after the stream's beginning, each with the batch behind which its output begins."""
     desired: EngineSpec = field(default_factory=EngineSpec)
     positions: dict[str, int] = field(default_factory=dict)
     failed: dict[str, Failure] = field(default_factory=dict)
-    gaps: set[str] = field(default_factory=set)
+    not_kept: set[str] = field(default_factory=set)
     """Partitions whose upstreams dropped for want of room what they need: only a rollback of all feeds them."""
     usage: dict[str, Usage] = field(default_factory=dict)
     counters: dict[str, Mapping[str, int]] = field(default_factory=dict)
@@ -87,6 +90,7 @@ class Engine:
     failures: int = 0
     busy_s: float = 0.0
     figures: Figures = field(default_factory=Figures)
+    transfers: Transfers = field(default_factory=Transfers)
     staged: dict[str, int] = field(default_factory=dict)
     """Node -> batches of output that wait for a checkpoint before they are published."""
     installing: set[str] = field(default_factory=set)
@@ -106,7 +110,7 @@ class Engine:
     _dispatch: Dispatch = field(init=False)
     _went_back_alone: bool = False
     """The last rollback installed nothing: what must hold before something goes on from its checkpoint is not asked yet."""
-    _offered: int = 0
+    offered: int = 0
     """Hosts have been told that output up to this batch may be shown, and have answered since."""
     restore_point: RestorePoint = field(init=False)
     lines: LocalLines = field(init=False)
@@ -121,8 +125,9 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.restore_point = RestorePoint(
-            self.resource, self.store, self.ledger, self.punctuations, self.problems, self.clock
-        )
+            self.resource, self.store, self.ledger, self.punctuations, self.problems, self.clock,
+            later=self.later,
+        )  # fmt: skip
         self.lines = LocalLines(self.resource, self.topology, self.restore_point, self.clock)
         self.skipping = Skipping(self.resource, self.topology, self.store.skip_records, self.problems)
         self.standbys = Standbys(self.resource, self.topology, self.problems, self.clock)
@@ -168,22 +173,29 @@ class Engine:
         back = {p for p in changed if desired.origin(p).generation != before.origin(p).generation}
         stays = {p for p, node in before.assignment.items() if p in self.positions and p not in back}
         promoted = self.standbys.promotable(desired, before, back, self.punctuations.newest)
-        installs = {p for p, n in desired.assignment.items() if p not in stays or before.assignment[p] != n}
-        installs -= promoted
+        placed = {p for p, n in desired.assignment.items() if before.assignment.get(p) != n}
+        # what has failed stays as it is until it has another node, whatever else is wanted
+        installs = placed | {p for p in desired.assignment if p in back or not self._knows(p)}
+        whole = back.issuperset(self.topology.partitions)
+        stay_lost = {p for p in installs - promoted if not whole and self.standbys.would_differ(p)}
+        installs, back = installs - promoted - stay_lost, back - stay_lost
         going_back = rollback or self._went_back_alone
         if not (before if installs else desired).retain:
             self.lines.restored.clear()  # of what failed before
         if installs:
-            working = stays - installs - self.installing
+            working = stays - installs - promoted - stay_lost - self.installing
             self.skipping.decide(self, desired.anew, installs, installs if going_back else back, working)
             more = find_origins(self, desired, installs, back, going_back)
             back.update(more)  # nothing raises from here on
             self.skipping.installs_now(installs)
-        fed = {} if going_back else self.upstream.decided(self, desired, installs, back)
+        at = {p: self.standbys.goes_on_at(self, p) for p in promoted}
+        fed = {} if going_back else self.upstream.decided(self, desired, installs, back, at)
         self._went_back_alone = going_back and not installs
         self.figures.reached(self.horizon)
         for partition in back:
             self._forget(partition)
+        if whole:
+            self.standbys.all_go_back()
         self.upstream.leave(back - fed.keys())
         if rollback:
             self.drain.back_from(self.horizon)
@@ -192,24 +204,29 @@ class Engine:
             self.horizon = max([newest, *self.positions.values()])
         if going_back and installs:
             self.punctuations.back_to(self.punctuations.newest if self.lines.active else desired.checkpoint)
-        self.upstream.begins(fed, installs)
+        self.upstream.begins(fed, installs | promoted)
         self.desired = desired
-        for partition, node in desired.assignment.items():
-            anew = partition in back or before.assignment.get(partition) != node
+        for partition in desired.assignment:
             if partition in promoted and partition not in back:
                 self._begin_at(partition, self.standbys.promote(self, partition))
-            elif anew or not (partition in self.positions or partition in self.failed):
+            elif partition not in stay_lost and (partition in installs or partition in back):
                 self._install(partition)
+        for partition in stay_lost - self.failed.keys():  # until everything goes back
+            self._lose(partition, Failure(FailureKind.STATE_LOST), before.assignment.get(partition, ""))
         if self.lines.active:
             self.horizon = max([self.horizon, self.lines.furthest, *self.positions.values()])
         for partition in [p for p in self.positions if p not in desired.assignment]:
-            self._lose(partition, Failure(FailureKind.NOT_ASSIGNED))
+            self._lose(partition, Failure(FailureKind.NOT_ASSIGNED), before.assignment.get(partition, ""))
             self.failed.pop(partition, None)
         self.skipping.installed(self)
         log.info(
             "event=desired seq=%d generation=%d checkpoint=%d lines=%d assigned=%d retain=%s",
             desired.seq, desired.generation, desired.checkpoint, len(desired.lines), len(desired.assignment), desired.retain,
         )  # fmt: skip
+
+    def _knows(self, partition: str) -> bool:
+        """Whether a partition was ordered, and is at work since, or has failed."""
+        return partition in self.positions or partition in self.failed
 
     def _forget(self, partition: str) -> None:
         """It goes back to another snapshot: nothing of what it has done since counts."""
@@ -219,8 +236,16 @@ class Engine:
         self.punctuations.lost(partition)
         self.skipping.leaves(partition)
         self.standbys.leaves(partition)
-        for group in (self.installing, self._late, self._again, self.resend, self.gaps):
+        for group in (self.installing, self._late, self._again, self.resend, self.not_kept):
             group.discard(partition)
+
+    def granted(self) -> Granted:
+        """Whose states are fetched now."""
+        installs = {} if not self.installing else self.restore_point.installs
+        reading = [p for p in self.installing if self.upstream.install(p) is None]
+        wanted = wanted_of(reading, installs, self.installation, self.desired.assignment)
+        self.transfers.look(self)
+        return self.transfers.decide(wanted, self.clock())
 
     def next_installation(self) -> str:
         """An id that outranks all before it."""
@@ -242,20 +267,22 @@ class Engine:
         self.installation[partition] = self.next_installation()
         self.positions[partition] = position
         self.installing.add(partition)
+        self.standbys.ordered(partition)
         self._late.discard(partition)
         self.failed.pop(partition, None)
         self.resend.add(partition)
         self.counters.pop(partition, None)
 
-    def _lose(self, partition: str, failure: Failure) -> None:
+    def _lose(self, partition: str, failure: Failure, node: str | None = None) -> None:
+        """`node`: where it was; None: where it is wanted."""
         self.figures.loses(partition, failure.kind, self.clock())
-        node = self.desired.assignment.get(partition, "")
+        node = self.desired.assignment.get(partition, "") if node is None else node
+        position = None if partition in self.installing else self.positions.get(partition)
         # what is staged and not shown yet is lost with it
-        whole = partition not in self.installing and not self.staged.get(node)
-        at_work = self.positions.get(partition) if whole else None
-        self.skipping.loses(partition, failure, at_work)
-        self.upstream.loses(partition, failure, at_work)
-        self.standbys.loses(partition, self.positions.get(partition))
+        shown = None if self.staged.get(node) else position
+        self.skipping.loses(partition, failure, shown)
+        self.upstream.loses(partition, failure, shown)
+        self.standbys.loses(partition, position)  # its copy has what is staged
         self.punctuations.lost(partition)
         self.positions.pop(partition, None)
         self.counters.pop(partition, None)
@@ -295,6 +322,7 @@ class Engine:
                 self._send_again()
             commands = self._commands(slots)
             orders = self._dispatch.orders(slots, commands)
+            self.figures.acknowledgement_bytes = self._dispatch.acknowledgement_bytes
             offered = self.punctuations.newest
             began = self.clock()
             reports = self.connection.run(commands[0].order, orders, cancelled, self.patience_s)
@@ -313,9 +341,10 @@ class Engine:
         self._dispatch.taken()
         for node, command, report in zip(slots, commands, reports, strict=True):
             self._take(node, *self.standbys.heard(command, report, self.punctuations.newest))
-            self.upstream.heard(node, report)
+            self.upstream.heard(node, report, self.installation, self.punctuations.newest)
+        self.standbys.job_done(self.positions, WINDOW)
         self.confirmed = self.jobs  # not before all is taken: what is not confirmed is said again
-        self.resend, self._again, self._offered = self._again, set(), offered
+        self.resend, self._again, self.offered = self._again, set(), offered
         self.failures = 0
         self._repeated.succeeded()
         with passing(self.problems, "checkpoint waits"):
@@ -382,7 +411,7 @@ class Engine:
         newest = self.punctuations.newest
         if not self.drain.asked or not self.drain.reached(self.horizon, newest):
             return None
-        shown = self._offered >= newest and len(self.at_work) == len(self.topology.partitions)
+        shown = self.offered >= newest and len(self.at_work) == len(self.topology.partitions)
         return newest if shown and not any(self.staged.values()) else None
 
     def _due(self) -> int:
@@ -411,8 +440,9 @@ class Engine:
         return commands_of(self, slots, WINDOW)
 
     def reading(self, partition: str) -> tuple[str, int, int]:
-        """Installation of a source partition, where it began, and up to which batch it may read."""
-        return self.installation[partition], reads_from(self, partition), self.horizon
+        """Installation of a source partition, behind which batch it is asked, and up to which one it may read."""
+        after = max(0, reads_from(self, partition) - self.topology.partitions[partition].late)
+        return self.installation[partition], after, self.horizon
 
     def _take(self, node: str, ordered: Collection[str], report: Report) -> None:
         """Believe a report on the partitions that were ordered, as far as it speaks of what is installed now: not of an
@@ -447,7 +477,7 @@ class Engine:
         self.usage.update(report.usage)
         self.outputs += report.outputs
         self.problems += report.problems
-        self.gaps.update(p for p in report.gaps if p in self.positions)
+        self.not_kept.update(p for p in report.not_kept if p in self.positions)
         self.buffers[node] = report.held
         self.figures.counts(report)
         self.lines.heard(ordered, report)

@@ -18,6 +18,24 @@ from reprise.spark_jobs.node.command import Report, Usage
 KEPT = 1024
 """Jobs whose times are kept for a reader; older ones are forgotten."""
 
+_TOLD = {
+    "spilled": "spilled_bytes",
+    **{
+        name: name
+        for name in (
+            "states_here",
+            "states_there",
+            "header_bytes",
+            "message_bytes",
+            "standby_bytes",
+            "files_stored",
+            "pause_s",
+            "store_s",
+        )
+    },
+}
+"""What a host counts since it began, as its report calls it -> as it is called here."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
@@ -57,6 +75,18 @@ class Figures:
     """States that partitions began with and that came from the checkpoint store."""
     header_bytes: int = 0
     """What went between nodes for communication-induced checkpoints, beside rows."""
+    message_bytes: int = 0
+    """Rows that went between nodes, encoded; each as often as it was sent, and none that went to standbys."""
+    standby_bytes: int = 0
+    """What went to standbys on other nodes, encoded: rows once more to active ones, states and outputs to passive ones."""
+    acknowledgement_bytes: int = 0
+    """What orders said to nodes of standbys, and of output that partitions with upstream backup do not need."""
+    files_stored: int = 0
+    """States that hosts have stored, of checkpoints that were completed or not."""
+    pause_s: float = 0.0
+    """For which partitions stood still while these were frozen."""
+    store_s: float = 0.0
+    """From freezing these until their files were there, summed over them."""
     times: RestoreTimes = field(default_factory=RestoreTimes)
     began: float | None = None
     """When the first job of this driver was done."""
@@ -70,7 +100,7 @@ class Figures:
     """The last batch that was ever released: what is before it is replayed."""
     _under_way: dict[str, _Restoration] = field(default_factory=dict)
     _announced: dict[int, float] = field(default_factory=dict)
-    _counted: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _counted: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def reached(self, horizon: int) -> None:
         """Before a rollback, and whenever the horizon has moved."""
@@ -108,15 +138,10 @@ class Figures:
 
     def counts(self, report: Report) -> None:
         """What a host has counted since it began; a new host begins at zero under another name."""
-        now = (report.spilled, report.states_here, report.states_there, report.header_bytes)
+        now = tuple(getattr(report, told) for told in _TOLD)
         before = self._counted.get(report.host, (0,) * len(now))
-        spilled, here, there, headers = (
-            max(0, total - known) for total, known in zip(now, before, strict=True)
-        )
-        self.spilled_bytes += spilled
-        self.states_here += here
-        self.states_there += there
-        self.header_bytes += headers
+        for name, total, known in zip(_TOLD.values(), now, before, strict=True):
+            setattr(self, name, getattr(self, name) + max(0, total - known))
         self._counted[report.host] = now
 
     def stores(self, sizes: Iterable[int]) -> None:

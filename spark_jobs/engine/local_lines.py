@@ -25,12 +25,14 @@ from dataclasses import dataclass, field, replace
 
 from reprise.algorithms.positions import Positions
 from reprise.algorithms.recovery_line import Edge, Impossible, World, by_end, line
+from reprise.spark_jobs.engine.acknowledged import snapshot_of
+from reprise.spark_jobs.engine.arrival import of_one_count
 from reprise.spark_jobs.engine.clocks import Clocks
 from reprise.spark_jobs.engine.restore_point import RestorePoint
 from reprise.spark_jobs.errors import CheckpointError, DamagedError
 from reprise.spark_jobs.node.command import Ack, Install, Report
 from reprise.spark_jobs.state.manifest import Manifest
-from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
+from reprise.spark_jobs.state.snapshot import Kind, Snapshot
 from reprise.spark_jobs.topology import StreamTopology, Topology, is_deterministic
 from reprise.spark_jobs.topology.guarantees import behind
 
@@ -83,10 +85,12 @@ class LocalLines:
     _before: dict[str, Snapshot] = field(default_factory=dict)
     """On record beside the newest line: see `_before_of`."""
     _damaged: dict[int, Line] = field(default_factory=dict)
-    """Lines on record of which a snapshot turned out to be damaged."""
+    """Lines on record of which a snapshot turned out to be damaged, or that cannot be gone on with for another reason."""
     _since: dict[str, int] = field(default_factory=dict)
     _pinned: Line = field(default_factory=dict)
     """Where a replay may differ: of the last rollback, those that were not installed yet."""
+    _numbered_from: int = 0
+    """In the order of arrival: the batch after which messages of this stream are numbered."""
     _begun: bool = False
     _news: bool = False
     _next_s: float = float("-inf")
@@ -102,7 +106,8 @@ class LocalLines:
     # -- what is stored ------------------------------------------------------------------------------------------------
 
     def begin(self, newest: int) -> None:
-        """Take in the lines on record up to `newest`, once, before anything else.  StoreError: to be called again."""
+        """Take in the lines on record up to `newest`, once, before anything else.  StoreError: to be called again.
+        SupersededError: a later driver has begun."""
         if self._begun:
             return
         parts, changing = self.topology.partitions, _changing(self.resource)
@@ -113,7 +118,7 @@ class LocalLines:
         self._index = by_end(self._edges)
         store, point = self.restore_point.store, self.restore_point
         names = [k for k in store.positions() if k <= newest][-self.resource.checkpoint.keep :]
-        found, before = dict[int, Line](), dict[str, Snapshot]()
+        found, before, begun = dict[int, Line](), dict[str, Snapshot](), dict[int, int]()
         for name in names:
             try:
                 manifest = point.manifest(name)
@@ -122,8 +127,14 @@ class LocalLines:
                 point.problems.append(f"line {name} cannot be used: {error}")
                 continue
             found[name] = {p: self._with_feedback(manifest.snapshot(p)) for p in parts}
+            begun[name] = manifest.numbered_from
             # of an older line they may be gone
             before = {p: s for p, s in manifest.before.items() if p in parts and name == names[-1]}
+        every = found
+        found, self._numbered_from = of_one_count(self.resource, found, names, begun)
+        self._damaged |= {name: every[name] for name in every.keys() - found.keys()}
+        if found and len(self.replayable) < len(parts):
+            self._make_own(max(found))
         initial = {p: Snapshot.round(p, 0) for p in parts}
         self._kept, self.line = found, found[max(found)] if found else initial
         for p in parts:
@@ -133,6 +144,13 @@ class LocalLines:
             self.snapshots[p] = _in_order(known)
         point.punctuations.newest, self._before = max(found, default=0), before
         self._begun = self.active = True
+
+    def _make_own(self, name: int) -> None:
+        """Record the line of an earlier driver once more before anything goes on from it.  That driver may still replace its
+        record of this name, by a line of what it makes differently; what a later one has recorded counts before it."""
+        manifest = self.restore_point.manifest(name)
+        if manifest.apart:
+            self.restore_point.complete(manifest)
 
     def _with_feedback(self, snapshot: Snapshot) -> Snapshot:
         """The file of a round has the partition's last batch over feedback edges, which its record does not say."""
@@ -146,15 +164,9 @@ class LocalLines:
         """A partition has stored itself."""
         if not self.active or not self.resource.checkpoint.uncoordinated:
             return
-        file = None if ack.file is None else StateFile.from_json(ack.file)
         before = self.snapshots[ack.partition]
-        number = 1 + max((s.number for s in before), default=0)
-        sent = ack.position if ack.sent is None else ack.sent
-        kind = Kind.WINDOW_LOG if ack.sent is not None else Kind.FORCED if ack.forced else Kind.LOCAL
-        stored = Snapshot(
-            ack.partition, ack.position, file, kind, sent, sent + 1, number, dict(ack.channels), ack.watermark
-        )
-        self.clocks.stored(ack.partition, sent)
+        stored = snapshot_of(ack, 1 + max((s.number for s in before), default=0))
+        self.clocks.stored(ack.partition, stored.last)
         if any(_same(s, stored) for s in before):
             return  # a report that came twice
         self.snapshots[ack.partition] = _in_order((*before, stored))
@@ -167,7 +179,7 @@ class LocalLines:
         self.taken += 1
         self.forced += ack.forced
         self.footprints += ack.footprints
-        self.bytes_taken += 0 if file is None else file.size
+        self.bytes_taken += 0 if stored.file is None else stored.file.size
         self._news = True
 
     def record(self) -> int | None:
@@ -187,7 +199,10 @@ class LocalLines:
         ledger = self.restore_point.ledger
         apart = {p: s for p, s in found.items() if s != Snapshot.round(p, name)}
         before = self._before_of(found, name)
-        self.restore_point.complete(Manifest(name, apart, ledger.offsets(name), ledger.logs(name), before))
+        numbered = self._numbered_from if any(s.inputs for s in found.values()) else 0
+        self.restore_point.complete(
+            Manifest(name, apart, ledger.offsets(name), ledger.logs(name), before, numbered)
+        )
         self.line, self._kept[name], self._news, self._before = found, found, False, before
         self._damaged.pop(name, None)
         ended = self.clock()
@@ -274,7 +289,7 @@ class LocalLines:
             self.origins[partition] = s
             self._last.pop(partition, None)
             self._since.pop(partition, None)
-            self.clocks.installed(partition, s.sent)
+            self.clocks.installed(partition, s.last)
         if everything:
             self.clocks.forget()
         self.restore_point.installs = {**self.restore_point.installs, **dict(self._installs(missing))}
@@ -314,7 +329,11 @@ class LocalLines:
                 since = min(s.channels.values()) - 1
             file = None if s.file is None else s.file.to_json()
             sent = s.sent if s.kind is Kind.WINDOW_LOG else None
-            yield partition, Install(s.position, file, watermark=s.watermark, since=since, sent=sent)
+            numbered = bool(s.inputs)
+            yield (
+                partition,
+                Install(s.position, file, watermark=s.watermark, since=since, sent=sent, numbered=numbered),
+            )
 
     def _discard_behind(self, chosen: Line) -> None:
         """What was on record behind a line that everything goes back to is made differently now: a later driver must not
@@ -414,8 +433,11 @@ class LocalLines:
 
     @property
     def furthest(self) -> int:
-        """The last batch whose output a partition has stored that was restored, or would be: it was released."""
-        return max((s.sent for s in (*self.line.values(), *self.origins.values())), default=0)
+        """The last batch that has left a trace in what was restored, or would be: it was released."""
+        named = (*self.line.values(), *self.origins.values())
+        sources = (p for p, part in self.topology.partitions.items() if part.is_source)
+        from_sources = (s.inputs[p].taken for p in sources for s in named if p in s.inputs)
+        return max((*(s.last for s in named), *from_sources), default=0)
 
     @property
     def dropped(self) -> int:
@@ -484,6 +506,9 @@ def _why(none: Impossible) -> str:
 
 
 def _changing(resource: StreamTopology) -> frozenset[str]:
-    """Operators whose output may differ in a replay: those that are not deterministic, and all that read them."""
+    """Operators whose output may differ in a replay: those that are not deterministic, and all that read them; in the order
+    of arrival all."""
+    if resource.arrival:
+        return frozenset(o.name for o in resource.operators)
     own = [o.name for o in resource.operators if not is_deterministic(o)]
     return frozenset(name for operator in own for name in behind(resource, operator))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.engine.restore_point import LineError
 from reprise.spark_jobs.engine.restore_value import valued
+from reprise.spark_jobs.engine.settings import resource_in_effect
 from reprise.spark_jobs.engine.trouble import passing
 from reprise.spark_jobs.state.manifest import Manifest
 
@@ -29,9 +30,9 @@ def find_origins(
 ) -> Collection[str]:
     """Find what partitions are restored from; who goes back with them beside `back`.  Raises what `Engine.want` raises, and
     has changed nothing then."""
-    lines, begins = engine.lines, installs - _tried(engine, desired, back)
-    engine.arrival.require_all(desired, begins)
-    if not lines.active:
+    lines = engine.lines
+    if not lines.active:  # a line takes everything back by itself, and says from where
+        engine.arrival.require_all(desired, installs)
         try:
             found = engine.restore_point.find(desired.restored_from, bool(back) or going_back)
         except LineError as line:  # another protocol has left it
@@ -43,16 +44,10 @@ def find_origins(
             return ()
     lines.begin(engine.punctuations.newest)
     stay = engine.positions.keys() & desired.assignment.keys() - installs - back
-    more = lines.take(begins, {p: engine.positions[p] for p in stay}, going_back)
+    more = lines.take(installs, {p: engine.positions[p] for p in stay}, going_back)
     point = engine.restore_point
     point.installs = valued(point.installs, installs | more, engine.topology)
     return more
-
-
-def _tried(engine: Engine, desired: EngineSpec, back: Set[str]) -> set[str]:
-    """What has failed where `desired` has it, too: it is not installed there again, unless it goes `back`."""
-    before = engine.desired.assignment
-    return {p for p in engine.failed if before.get(p) == desired.assignment.get(p)} - back
 
 
 def begins_at(engine: Engine, partition: str) -> int:
@@ -115,4 +110,4 @@ def _prune(engine: Engine, before: int) -> int:
         return engine.lines.prune(engine.installing)
     restored = engine.desired.restored_from
     needed = min(before, restored.oldest) if engine.desired.retain or restored.others else before
-    return engine.store.prune(engine.resource.checkpoint.keep, needed)
+    return engine.store.prune(resource_in_effect(engine).checkpoint.keep, needed)

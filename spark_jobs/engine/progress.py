@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reprise.algorithms.failure import Failure
+from reprise.algorithms.outside import Outside
 from reprise.algorithms.positions import Positions
+from reprise.algorithms.spans import Spans
 from reprise.spark_jobs.topology import Topology
 
 if TYPE_CHECKING:
@@ -41,9 +43,9 @@ class Progress:
     bad_checkpoints: tuple[int, ...] = ()
     trimmed: int = 0
     kept_since: int = 0
-    restored: Mapping[str, int] = field(default_factory=dict)
     """What is restored from this batch or a later one is sent all that it needs by the partitions at work."""
-    gaps: tuple[str, ...] = ()
+    restored: Mapping[str, int] = field(default_factory=dict)
+    not_kept: tuple[str, ...] = ()
     stuck: str = ""
     memory: int = 0
     """Bytes of buffered output on all nodes."""
@@ -52,12 +54,13 @@ class Progress:
     drained: int | None = None
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What operators count, by operator and name, summed over their partitions at work."""
-    skipped: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Partition -> first and last batch without its rows, the last time that it began anew."""
+    skipped: Mapping[str, Spans] = field(default_factory=dict)
+    """Partition -> batches without its rows, as it began anew: those behind the checkpoint that is restored from."""
     standbys: Mapping[str, int] = field(default_factory=dict)
     """Partition -> the last batch that its standby has applied, or has the state of, of those that could be promoted."""
     backed: frozenset[str] = frozenset()
-    """Partitions that could be fed again by their upstreams, without a stored state."""
+    """Partitions that could be fed again by their upstreams, without a stored state; those with standbys only once they are
+    lost with them."""
     unbacked: frozenset[str] = frozenset()
     """Those that are to be, and would be restored from a checkpoint now."""
     overhead: Mapping[str, float] = field(default_factory=dict)
@@ -66,16 +69,25 @@ class Progress:
     """What checkpoints have cost in this driver's life."""
     deterministic: bool = True
     """A replay gives the same again."""
-    marked: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Output partition -> first and last batch that may lack rows since then."""
+    output_waits: frozenset[str] = frozenset()
+    """Partitions whose output waits until their passive standbys have it: all of which it may differ, or none."""
+    marked: Mapping[str, Spans] = field(default_factory=dict)
+    """Output partition -> batches that may lack rows for that, of the same time."""
     adopted: Mapping[str, str] = field(default_factory=dict)
     """Partition -> node, of those that this driver found at work and goes on with, until somebody has decided for it."""
+    waits: Mapping[str, Outside] = field(default_factory=dict)
+    """Partition at work -> what of the outside it waits for."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Partition that is restored -> the wish to let it begin anew that is not carried out."""
 
 
 def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
     """How an engine stands, which was given `nodes` last."""
     final, held = engine.final, [held for n, held in engine.buffers.items() if n in nodes]
     newest, backed = engine.punctuations.newest, engine.upstream.ready(engine)
+    since = (
+        engine.desired.restored_from.oldest
+    )  # an incident is recovered from there, or from a later checkpoint
     return Progress(
         seq=engine.desired.seq,
         generation=engine.desired.generation,
@@ -91,7 +103,7 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
         restored=dict(engine.lines.restored),
         bad_checkpoints=tuple(sorted(engine.bad_checkpoints)),
         trimmed=engine.ledger.trimmed,
-        gaps=tuple(sorted(engine.gaps)),
+        not_kept=tuple(sorted(engine.not_kept)),
         stuck=engine.stuck,
         kept_since=max((h.since for h in held), default=0),
         memory=sum(h.memory for h in held),
@@ -99,16 +111,28 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
         jobs=engine.jobs,
         drained=engine.drained,
         counters=counted_by_operator(engine.counters, engine.topology),
-        skipped=engine.skipping.skipped,
-        marked=engine.skipping.marked,
+        skipped=engine.skipping.skipped(since),
+        marked=engine.skipping.marked(since),
         standbys=engine.standbys.ready(newest),
         backed=backed,
         unbacked=engine.upstream.wanted - backed,
         overhead=engine.figures.times.overhead(),
         stored=stored_by(engine),
         deterministic=engine.restore_point.deterministic,
+        output_waits=engine.standbys.output_waits,
         adopted=_adopted(engine),
+        waits=_waits(engine),
+        refused=dict(engine.skipping.refused),
     )
+
+
+def _waits(engine: Engine) -> dict[str, Outside]:
+    """What hosts say of partitions at work, and what the driver has met itself, which asks sources what there is to read
+    unless the topology is paused."""
+    waited, at_work = "" if engine.desired.paused else engine.ledger.waits_for, engine.at_work
+    told = {p: engine.usage[p].waits_for for p in at_work if p in engine.usage}
+    mine = {p for p in at_work if engine.topology.partitions[p].place.operator == waited}
+    return dict.fromkeys(mine, Outside.SOURCE) | {p: kind for p, kind in told.items() if kind is not None}
 
 
 def _adopted(engine: Engine) -> dict[str, str]:
@@ -117,7 +141,7 @@ def _adopted(engine: Engine) -> dict[str, str]:
 
 
 def stored_by(engine: Engine) -> dict[str, float]:
-    """What checkpoints have cost since the first job of this driver; nothing before that."""
+    """What checkpoints, and ways to be available, have cost since the first job of this driver; nothing before that."""
     figures, lines = engine.figures, engine.lines
     if figures.began is None:
         return {}
@@ -128,6 +152,13 @@ def stored_by(engine: Engine) -> dict[str, float]:
         "forced": lines.forced,
         "footprints": lines.footprints,
         "header_bytes": figures.header_bytes,
+        "message_bytes": figures.message_bytes,
+        "standby_bytes": figures.standby_bytes,
+        "acknowledgement_bytes": figures.acknowledgement_bytes,
+        "files": figures.files_stored,
+        "pause_s": round(figures.pause_s, 3),
+        "store_s": round(figures.store_s, 3),
+        "skipped": lines.skipped,
         "dropped": lines.dropped,
     }
 

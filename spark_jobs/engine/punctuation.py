@@ -23,6 +23,8 @@ class Punctuations:
 
     policy: CheckpointPolicy
     newest: int = 0
+    wanted: int = 0
+    """A checkpoint at this batch or a later one is wanted at once, beside those of the policy; 0: none is."""
     _acks: dict[int, dict[str, Snapshot]] = field(default_factory=dict)
     _last_s: float | None = None
 
@@ -72,6 +74,8 @@ class Punctuations:
             self._acks.setdefault(final, {})
         if not everyone or len(self._acks) >= UNDER_WAY:
             return
+        if max((self.newest, *self._acks)) < self.wanted <= horizon + 1:
+            self._acks.setdefault(horizon + 1, {})
         if after is not None:
             if max((self.newest, *self._acks)) <= after:
                 self._acks.setdefault(horizon + 1, {})

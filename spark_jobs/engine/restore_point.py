@@ -44,6 +44,9 @@ class RestorePoint:
     punctuations: Punctuations
     problems: list[str]
     clock: Callable[[], float] = time.monotonic
+    later: Mapping[str, int] = field(default_factory=dict)
+    """Operators that came later, each with the batch behind which it begins: it has nothing there, whoever had its name
+    before."""
     bad: set[int] = field(default_factory=set)
     """Complete checkpoints that cannot be used."""
     installs: Mapping[str, Install] = field(default_factory=dict)
@@ -98,6 +101,11 @@ class RestorePoint:
                 f"the stream cannot begin again behind batch {position}: its input up to batch {self.ledger.trimmed} "
                 "was given up when a later checkpoint was complete"
             )
+        if position < (since := max(self.later.values(), default=0)):
+            self.bad.add(position)
+            raise CheckpointError(
+                f"the stream does not go back behind batch {since}, where queries were added: their output begins there"
+            )
         if position == 0:
             return {}
         if self._refused == position and self.clock() < self._ask_again:
@@ -117,6 +125,7 @@ class RestorePoint:
         return {
             p: Install(s.position, None if s.file is None else s.file.to_json())
             for p, s in manifest.snapshots.items()
+            if position > self.later.get(p.rpartition(".")[0], -1)
         }
 
     @property

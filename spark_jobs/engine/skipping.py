@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reprise.algorithms.failure import Failure, FailureKind
+from reprise.algorithms.spans import Span, Spans, behind, joined
 from reprise.spark_jobs.contract import Operator
 from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.node.command import Install, Report
@@ -28,9 +29,6 @@ log = logging.getLogger("reprise.engine")
 
 MOST_WAITS = 50
 """So many jobs are waited for readers that have not spoken; then what was asked for is restored."""
-
-REFUSED = "not skipped, but restored from checkpoints"
-"""How a problem begins that says so of partitions for which somebody has asked."""
 
 FORGOTTEN = frozenset({FailureKind.NODE_LOST, FailureKind.STATE_LOST})
 """Failures by which a partition's state is gone, and nothing else is wrong with it."""
@@ -64,8 +62,12 @@ class Skipping:
     """Partitions that were lost -> the last batch that they were known to have shown, of all that were."""
     _asked: dict[str, str] = field(default_factory=dict)
     """Partitions that somebody asked to let begin anew, and that are not at work since -> the id of that wish."""
+    _begun: dict[str, str] = field(default_factory=dict)
+    """Partitions that were asked for and are being installed -> the id of that wish."""
     _obeyed: dict[str, str] = field(default_factory=dict)
     """The last wish for each partition that is done with: it has been at work since."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Partitions that somebody asked to let begin anew, and that are restored instead -> the id of that wish."""
     _waited: int = 0
     """How often the desired state was not taken over yet, as readers of a partition that was asked for had not spoken."""
     _operators: Mapping[str, Operator] = field(default_factory=dict)
@@ -91,9 +93,8 @@ class Skipping:
         records = self.records()
         found = records.read()
         self.skips = found or ()
-        if (
-            self.able or found is not None
-        ):  # else a driver before this one, frozen until now, could write the newest
+        if self.able or found is not None or records.follows:
+            # else a driver before this one, frozen until now, could write the newest, also where nobody has skipped yet
             records.write(self.skips)
 
     # -- what is seen --------------------------------------------------------------------------------------------------
@@ -111,6 +112,7 @@ class Skipping:
         self._lost.pop(partition, None)
         self._shown.pop(partition, None)
         self._anew.pop(partition, None)
+        self._begun.pop(partition, None)
         for readers in self._lost.values():
             readers.pop(partition, None)
 
@@ -123,8 +125,8 @@ class Skipping:
     def works(self, partition: str) -> None:
         """A partition was installed."""
         self._anew.pop(partition, None)
-        if partition in self._asked:
-            self._obeyed[partition] = self._asked.pop(partition)
+        if partition in self._begun:
+            self._obeyed[partition] = self._begun.pop(partition)
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
@@ -142,22 +144,23 @@ class Skipping:
         skip = self._anew.get(partition)
         return None if skip is None else Install(skip.until, shown=skip.shown)
 
-    @property
-    def skipped(self) -> dict[str, tuple[int, int]]:
-        """Partition -> first and last batch that some reader was stepped through without it, the last time."""
-        return {s.partition: (min(s.after.values(), default=s.shown) + 1, s.until) for s in self.skips}
-
-    @property
-    def marked(self) -> dict[str, tuple[int, int]]:
-        """Output partition -> first and last batch that may lack rows, of the last time when one was skipped for it."""
-        found: dict[str, tuple[int, int]] = {}
+    def skipped(self, since: int) -> dict[str, Spans]:
+        """Partition -> batches that some reader was stepped through without it, of all that end behind batch `since`."""
+        found: dict[str, list[Span]] = {}
         for skip in self.skips:
-            for output, (first, last) in skip.marked.items():
-                before = found.get(output, (first, last))
-                found[output] = (
-                    (min(first, before[0]), max(last, before[1])) if before[1] >= first - 1 else (first, last)
-                )
-        return found
+            if skip.until > since:
+                first = min(skip.after.values(), default=skip.shown) + 1
+                found.setdefault(skip.partition, []).append((first, skip.until))
+        return {partition: joined(spans) for partition, spans in found.items()}
+
+    def marked(self, since: int) -> dict[str, Spans]:
+        """Output partition -> batches that may lack rows, of all spans of them that end behind batch `since`."""
+        found: dict[str, list[Span]] = {}
+        for skip in self.skips:
+            for output, span in skip.marked.items():
+                found.setdefault(output, []).append(span)
+        spans = ((output, joined(every)) for output, every in found.items())
+        return {output: late for output, every in spans if (late := behind(every, since))}
 
     # -- what is decided -----------------------------------------------------------------------------------------------
 
@@ -167,6 +170,7 @@ class Skipping:
         asked = {
             p: wish for p, wish in anew.items() if self._obeyed.get(p) != wish and p not in engine.positions
         }
+        self.refused = {p: wish for p, wish in self.refused.items() if anew.get(p) == wish}
         names = frozenset(
             self.topology.partitions[p].place.operator for p in asked.keys() & self.topology.partitions.keys()
         )
@@ -175,7 +179,7 @@ class Skipping:
             try:
                 self._operators = able_to_skip(self.resource, names)
             except Exception as error:  # user code raises what it likes
-                self.problems.append(f"{REFUSED}: {', '.join(sorted(asked))}: {error}")
+                self._refuse(asked, str(error))
                 self._obeyed |= asked
                 asked = {}
         self._asked = asked
@@ -206,6 +210,8 @@ class Skipping:
         except Exception as error:  # user code, asked what its output depends on, raises what it likes
             self.problems.append(f"no batch is skipped, all is restored from checkpoints: {error}")
             self._chosen = frozenset()
+            if asked := chosen & self._asked.keys():
+                self._refuse({p: self._asked[p] for p in asked}, str(error))
             return
         if new or self._doubtful:
             self._doubtful = True
@@ -232,13 +238,20 @@ class Skipping:
                     f"what reads {', '.join(sorted(asked))} has still to say what it has applied"
                 )
             why = "what reads it has not said what it has applied"
-        self.problems.append(f"{REFUSED}: {', '.join(sorted(asked))}: {why}")
+        self._refuse({p: self._asked[p] for p in asked}, why)
+
+    def _refuse(self, asked: Mapping[str, str], why: str) -> None:
+        """Say that these are restored although somebody has asked, each by a wish, to let them begin anew."""
+        self.refused |= asked
+        self.problems.append(f"not skipped, but restored from checkpoints: {', '.join(sorted(asked))}: {why}")
 
     def installs_now(self, installs: Set[str]) -> None:
         """Nothing can keep `installs` from being ordered any more: those that were chosen begin anew."""
         for partition in installs & self._anew.keys():
             del self._anew[partition]
         self._anew |= {p: self._decided[p] for p in self._chosen}
+        for partition in self._chosen:  # refused once, and asked for again with the same wish
+            self.refused.pop(partition, None)
         self._chosen = frozenset()
 
     def installed(self, engine: Engine) -> None:
@@ -248,6 +261,7 @@ class Skipping:
             del self._lost[partition], self._shown[partition]
         if self._anew:
             engine.punctuations.give_up(max(skip.until for skip in self._anew.values()))
+        self._begun |= {p: wish for p, wish in self._asked.items() if p in engine.positions}
         self.asks(engine, engine.desired.anew)
 
     def _eligible(self, engine: Engine, installs: Set[str], stays: Set[str]) -> frozenset[str]:

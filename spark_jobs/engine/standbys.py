@@ -7,8 +7,9 @@ partition, with the next job, and nothing is read from a store.
 
 Invariants: a standby that could not be sent what it needs, or whose partition went back, is dropped and begun anew, so one
 that is at work has always stepped the batches that its partition has; what upstreams keep for it is at most `MOST_BEHIND`
-batches more than what they keep for a restoration, and for a passive one nothing; and nothing about a standby ever fails a
-partition.  docs/decisions/0038-active-standbys.md, docs/decisions/0041-passive-standbys.md.
+batches more than what they keep for a restoration, and for a passive one nothing; nothing about a standby ever fails a
+partition; and one whose replay may differ, and which may have run, comes back out of its standby or with everything.
+docs/decisions/0038-active-standbys.md, docs/decisions/0041-passive-standbys.md, docs/decisions/0076.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.node.command import Command, Install, Report, Shadow, Usage
-from reprise.spark_jobs.topology import StreamTopology, Topology
-from reprise.spark_jobs.topology.availability import passive_standbys, with_standbys
+from reprise.spark_jobs.topology import StreamTopology, Topology, is_deterministic
+from reprise.spark_jobs.topology.availability import passive_standbys, waiting_for_standbys, with_standbys
 
 if TYPE_CHECKING:
     from reprise.spark_jobs.engine.engine import Engine
@@ -35,6 +36,9 @@ log = logging.getLogger("reprise.engine")
 MOST_BEHIND = 1024
 """Batches that a standby may be behind the newest checkpoint; one that is further behind begins anew, from there."""
 
+
+MOST_JOBS = 5
+"""That end well while output waits for a standby that does not take what it is sent.  Then it is dropped, and all leaves."""
 
 LONGEST_PAUSE_S = 60.0
 """Between two standbys of a partition that come to nothing.  One that has been at work for longer was of use."""
@@ -52,6 +56,19 @@ class Falls:
         """It came to nothing once more."""
         self.until = now + (min(2.0 ** (self.count - 1), LONGEST_PAUSE_S) if self.count else 0.0)
         self.count += 1
+
+
+class Waiting(NamedTuple):
+    """Jobs in a row that have ended well and in which output waited for a standby that should have been sent it; and how far
+    the standby, and its partition, were after the last."""
+
+    jobs: int = 0
+    standby: int = -1
+    partition: int = -1
+
+
+NOT_YET = Waiting()
+"""No job has ended since it began."""
 
 
 @dataclass(slots=True)
@@ -73,6 +90,8 @@ class Standby:
     """What a passive one has done."""
     since: float | None = None
     """When it was heard to be at work first."""
+    waits: Waiting = NOT_YET
+    """How long output of its partition has waited for it."""
 
 
 @dataclass(slots=True)
@@ -89,23 +108,35 @@ class Standbys:
     """Partitions that may have one."""
     every: Mapping[str, int] = field(default_factory=dict)
     """Those of them whose standbys are passive, with the batches between what they are sent."""
+    output_waits: frozenset[str] = frozenset()
+    """Those of them whose output waits for the standby, as a replay may differ."""
     there: dict[str, Standby] = field(default_factory=dict)
     _promoting: dict[str, Install] = field(default_factory=dict)
     """Partitions that are being installed out of their standby."""
     _shown: dict[str, int] = field(default_factory=dict)
-    """Partition that is lost -> the last batch that it is known to have shown."""
+    """Partition that is lost -> the last batch that it is known to have shown, or staged."""
     _refused: dict[str, int] = field(default_factory=dict)
     """Partition whose standby came to nothing -> the checkpoint that was the newest then."""
     _falls: dict[str, Falls] = field(default_factory=dict)
     """Partitions whose standbys came to nothing."""
     _starved: dict[str, int] = field(default_factory=dict)
     """Partition with a passive standby -> the position behind which somebody has not kept what it would need."""
+    _ran: set[str] = field(default_factory=set)
+    """Those of `output_waits` that hosts were told to install since everything went back last: others may have what they
+    gave."""
     _asked: dict[str, int] = field(default_factory=dict)
     """Partition with a passive standby -> the position about which everybody was asked that last."""
 
     def __post_init__(self) -> None:
         self.able = with_standbys(self.resource, self.topology)
         self.every = passive_standbys(self.resource, self.topology)
+        # each class is made and asked once, where the answer counts
+        alike = {o.name: is_deterministic(o) for o in self.resource.operators} if self.able else {}
+        self.output_waits = waiting_for_standbys(self.resource, self.topology, lambda o: alike[o.name])
+        if self.able - self.every.keys() and not all(alike.values()):
+            # outputs wait for checkpoints, and an active one drops what its partition has not shown yet; such resources are
+            # refused, but this one may have been taken before, and a class may say so of itself
+            self.able &= self.every.keys()
 
     # -- what is decided -----------------------------------------------------------------------------------------------
 
@@ -123,13 +154,20 @@ class Standbys:
             and before.assignment.get(p) != standby.node
         }
 
+    def goes_on_at(self, engine: Engine, partition: str) -> int:
+        """The last batch that the standby of a partition has applied and that is shown, or staged with what the standby has:
+        it goes on behind that where it is promoted now."""
+        standby = self.there[partition]
+        if standby.every:  # up to there all is shown, or staged, and the copy has that
+            return standby.position
+        shown = self._shown.get(partition, standby.position)
+        return min(standby.position, engine.positions.get(partition, shown))
+
     def promote(self, engine: Engine, partition: str) -> int:
-        """Let a standby be its partition with the next job; the last batch that it has applied and that is shown."""
+        """Let a standby be its partition with the next job; where it goes on, as `goes_on_at` says."""
+        position = self.goes_on_at(engine, partition)
         standby = self.there.pop(partition)
-        shown = self._shown.pop(partition, standby.position)
-        position = standby.position  # of a passive one all is shown up to there
-        if not standby.every:
-            position = min(position, engine.positions.get(partition, shown))
+        self._shown.pop(partition, None)
         self._promoting[partition] = Install(position, promotes=standby.installation)
         # it may have passed what is announced, and did not store itself there; but nobody has passed the last batch, where a
         # stream ends or is drained
@@ -146,7 +184,8 @@ class Standbys:
     # -- what is seen --------------------------------------------------------------------------------------------------
 
     def loses(self, partition: str, position: int | None) -> None:
-        """A partition is not at work any more, which had shown everything up to `position`."""
+        """A partition is not at work any more, which had shown, or staged, everything up to `position`; None: it was being
+        installed, and has no standby then."""
         self._promoting.pop(partition, None)
         if partition in self.able and position is not None:
             self._shown[partition] = position
@@ -156,6 +195,21 @@ class Standbys:
         self._promoting.pop(partition, None)
         self._shown.pop(partition, None)
         self.there.pop(partition, None)
+
+    def all_go_back(self) -> None:
+        """Every partition goes back: nobody has anything that was given since."""
+        self._ran.clear()
+
+    def ordered(self, partition: str) -> None:
+        """Hosts are told to install a partition.  Whether it has run, and others have what it gave, is not known before the
+        first report, and a job may fail before that."""
+        if partition in self.output_waits:
+            self._ran.add(partition)
+
+    def would_differ(self, partition: str) -> bool:
+        """Whether a partition must not be restored by itself: others may have what it gave, and it would give something
+        else."""
+        return partition in self._ran
 
     def works(self, partition: str) -> None:
         """A partition was installed."""
@@ -219,15 +273,37 @@ class Standbys:
             elif not standby.every and newest - standby.position > MOST_BEHIND:
                 behind = newest - standby.position
                 self._falls_out(partition, f"it was {behind} batches behind a checkpoint", None)
+            elif standby.waits.jobs >= MOST_JOBS:
+                reason = (
+                    f"it has taken nothing for {MOST_JOBS} jobs, and output of its partition waits for it"
+                )
+                self.problems.append(f"{partition}: its standby on {standby.node} is dropped: {reason}")
+                self._falls_out(partition, reason, None)
         at_work = engine.at_work if wanted else {}
         for partition, node in wanted.items():
             if partition in self.there or partition not in at_work or node not in living:
                 continue
             if engine.desired.assignment.get(partition) == node or partition not in self.able:
                 continue
+            if partition not in self.every and engine.staged.get(engine.desired.assignment[partition], 1):
+                continue  # of output that was staged by other code: it would take it for shown
             pause = self._falls.get(partition)
             if self._refused.get(partition) != newest and (pause is None or self.clock() >= pause.until):
                 self._begin(engine, partition, node, newest)
+
+    def job_done(self, positions: Mapping[str, int], window: int) -> None:
+        """A job has ended well: count it where output waits for a standby that should have been sent it.  One that failed
+        says nothing of standbys.  `positions`: of the partitions that are not lost; `window`: batches that a partition may
+        be ahead of its readers."""
+        for partition, standby in self.there.items():
+            if partition not in self.output_waits or partition not in positions:
+                continue
+            now, before = positions[partition], standby.waits
+            behind = now - standby.position
+            # it is sent something at the latest when it has come no further in a whole job
+            due = behind >= min(standby.every, window) or (behind > 0 and now == before.partition)
+            waits = before.standby == standby.position and (due or not standby.at_work)
+            standby.waits = Waiting(before.jobs + 1 if waits else 0, standby.position, now)
 
     def _begin(self, engine: Engine, partition: str, node: str, newest: int) -> None:
         if every := self.every.get(partition):

@@ -1,12 +1,13 @@
-"""Reads the bytes of messages as rows with fixed columns: JSON, Avro, Arrow IPC and raw.
+"""Reads the bytes of messages as rows with fixed columns: JSON, Avro, Protobuf (`protobuf.py`), Arrow IPC and raw.
 
-Every batch must have the same columns and types, whatever its messages hold, so JSON and Avro need `columns`.  A decoder
-takes all values at once, which is fast; when it refuses, each message is tried by itself, and those that cannot be read are
-told from the others with the reason.  Invariant: rows come out in the order of the messages.
+Every batch must have the same columns and types, whatever its messages hold, so JSON, Avro and Protobuf need `columns`.
+A decoder takes all values at once, which is fast; when it refuses, each message is tried by itself, and those that cannot be
+read are told from the others with the reason.  Invariant: rows come out in the order of the messages.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 from abc import ABC, abstractmethod
@@ -22,8 +23,10 @@ import pyarrow as pa
 import pyarrow.json
 
 from reprise.spark_jobs.errors import DecodeError, SpecError
-from reprise.spark_jobs.kafka.registry import make_registry
+from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
+from reprise.spark_jobs.operators.parameters import choice
 
+FORMATS = ("json", "avro", "protobuf", "arrow", "raw")
 Counts = npt.NDArray[np.int64]
 TYPES = {
     "string": pa.string(),
@@ -173,6 +176,16 @@ class Avro(Decoder):
         return table, np.ones(len(values), np.int64)
 
 
+class Headed(Decoder):
+    """Values that a registry's head precedes, which says nothing that is needed to read them."""
+
+    def __init__(self, begin_of: Callable[[bytes], tuple[Any, int]], decoder: Decoder) -> None:
+        self._begin_of, self._decoder = begin_of, decoder
+
+    def table(self, values: Sequence[bytes]) -> tuple[pa.Table, Counts]:
+        return self._decoder.table([value[self._begin_of(value)[1] :] for value in values])
+
+
 def local_schema(schema: Any) -> Callable[[bytes], tuple[Any, int]]:
     """Every message was written with this schema (a file, or the schema itself); nothing precedes the record."""
     try:
@@ -181,6 +194,14 @@ def local_schema(schema: Any) -> Callable[[bytes], tuple[Any, int]]:
     except (OSError, ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise SpecError("avro.schema", f"is not an Avro schema or a file with one: {error}") from None
     return lambda _value: (parsed, 0)
+
+
+def avro_schema(found: Found, _fetch: Fetch) -> Any:
+    """A schema of a registry.  ValueError says why it cannot be used."""
+    try:
+        return fastavro.parse_schema(json.loads(found.text))
+    except (KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
+        raise ValueError(str(error)) from None
 
 
 def parse_columns(value: Any) -> pa.Schema | None:
@@ -198,11 +219,19 @@ def parse_columns(value: Any) -> pa.Schema | None:
     return pa.schema(fields)
 
 
-def make_decoder(kind: str, columns: pa.Schema | None, avro: Any) -> Decoder:
-    """The decoder of a resource.  SpecError names the parameter."""
-    if avro is not None and kind != "avro":
-        raise SpecError("avro", f"is for format avro, not {kind}")
-    if kind in ("json", "avro") and columns is None:
+def given_for(kind: str, schemas: Mapping[str, Any]) -> Any:
+    """What a resource says of the schemas of messages of this format, of what it says by format; None: nothing.  SpecError
+    where there is no such format, or something is said of another one."""
+    choice(kind, "format", FORMATS)
+    for name, value in schemas.items():
+        if value is not None and name != kind:
+            raise SpecError(name, f"is for format {name}, not {kind}")
+    return schemas.get(kind)
+
+
+def make_decoder(kind: str, columns: pa.Schema | None, given: Any) -> Decoder:
+    """The decoder of a resource; `given`: what it says of the schemas of messages.  SpecError names the parameter."""
+    if kind in ("json", "avro", "protobuf") and columns is None:
         raise SpecError("columns", f"is required for {kind}: every batch must have the same columns")
     if kind == "raw" and columns is not None:
         raise SpecError("columns", "format raw has one column, `value`")
@@ -210,15 +239,57 @@ def make_decoder(kind: str, columns: pa.Schema | None, avro: Any) -> Decoder:
         return Arrow(columns)
     if columns is None:  # the others have some
         return Raw()
-    return Json(columns) if kind == "json" else Avro(columns, _writers(avro))
+    if kind == "json" and given is None:
+        return Json(columns)
+    return _BY_SCHEMA[kind](columns, given)
 
 
-def _writers(avro: Any) -> Callable[[bytes], tuple[Any, int]]:
-    if not isinstance(avro, Mapping) or set(avro) not in ({"schema"}, {"registry"}, {"registry", "config"}):
-        raise SpecError(
-            "avro",
-            "expected {schema: FILE or SCHEMA} or {registry: URL}, the latter with `config` where it asks who one is",
+def _avro(columns: pa.Schema, given: Any) -> Decoder:
+    if _is_of_registry(given):
+        return Avro(
+            columns, Registry(make_fetch(given["registry"], given.get("config"), "avro"), "AVRO", avro_schema)
         )
-    if "schema" in avro:
-        return local_schema(avro["schema"])
-    return make_registry(avro["registry"], avro.get("config"))
+    if not isinstance(given, Mapping) or set(given) != {"schema"}:
+        raise SpecError("avro", f"expected {{schema: FILE or SCHEMA}} or {_OF_REGISTRY}")
+    return Avro(columns, local_schema(given["schema"]))
+
+
+def _json(columns: pa.Schema, given: Any) -> Decoder:
+    """Reads JSON behind the id of a JSON Schema.  Its writer holds to that; here the columns say what a message may be."""
+    if not _is_of_registry(given):
+        raise SpecError(
+            "json", f"expected {_OF_REGISTRY}; leave it out where no id of a schema precedes messages"
+        )
+    fetch = make_fetch(given["registry"], given.get("config"), "json")
+    return Headed(Registry(fetch, "JSON", lambda _found, _fetch: None), Json(columns))
+
+
+def _protobuf(columns: pa.Schema, given: Any) -> Decoder:
+    protobuf = protobuf_of("protobuf")
+    if _is_of_registry(given):
+        fetch = make_fetch(given["registry"], given.get("config"), "protobuf")
+        registry = Registry(fetch, "PROTOBUF", protobuf.Types, protobuf.SERIALIZED)
+        return protobuf.Protobuf(columns, protobuf.type_of(registry))  # type: ignore[no-any-return]
+    if not isinstance(given, Mapping) or set(given) != {"schema", "message"}:
+        raise SpecError("protobuf", f"expected {{schema: FILE, message: NAME}} or {_OF_REGISTRY}")
+    return protobuf.local(columns, given)  # type: ignore[no-any-return]
+
+
+_BY_SCHEMA: Mapping[str, Callable[[pa.Schema, Any], Decoder]] = {
+    "avro": _avro,
+    "json": _json,
+    "protobuf": _protobuf,
+}
+_OF_REGISTRY = "{registry: URL}, the latter with `config` where it asks who one is"
+
+
+def _is_of_registry(given: Any) -> bool:
+    return isinstance(given, Mapping) and set(given) in ({"registry"}, {"registry", "config"})
+
+
+def protobuf_of(place: str) -> Any:
+    """The module for Protobuf.  SpecError where its package is not installed."""
+    try:
+        return importlib.import_module("reprise.spark_jobs.kafka.protobuf")
+    except ImportError as error:
+        raise SpecError(place, f"needs Protobuf: pip install 'reprise-streams[protobuf]' ({error})") from None

@@ -1,4 +1,4 @@
-"""Writes rows as keys and values of messages: JSON, Avro, Arrow IPC and raw.
+"""Writes rows as keys and values of messages: JSON, Avro, Protobuf (`protobuf.py`), Arrow IPC and raw.
 
 Invariant: the same table gives the same bytes in the same order, in every process: a replay is recognised by them.
 """
@@ -16,7 +16,8 @@ import polars as pl
 import pyarrow as pa
 
 from reprise.spark_jobs.errors import EncodeError, SpecError
-from reprise.spark_jobs.kafka.decode import local_schema
+from reprise.spark_jobs.kafka.decode import local_schema, protobuf_of
+from reprise.spark_jobs.kafka.registry import head
 from reprise.spark_jobs.operators.parameters import whole
 
 Keyed = list[tuple[bytes | None, bytes | None]]
@@ -36,12 +37,16 @@ class Encoder(ABC):
 
 
 class Json(Encoder):
-    """One object a row; columns in order."""
+    """One object a row; columns in order; with `number` behind the head that registries' readers want."""
+
+    def __init__(self, number: int | None = None) -> None:
+        self._head = b"" if number is None else head(number)
 
     def values(self, table: pa.Table) -> Sequence[bytes]:
         frame = pl.from_arrow(table)
         assert isinstance(frame, pl.DataFrame)
-        return frame.write_ndjson().encode().splitlines()
+        found = frame.write_ndjson().encode().splitlines()
+        return [self._head + line for line in found] if self._head else found
 
 
 class Raw(Encoder):
@@ -83,7 +88,7 @@ class Avro(Encoder):
 
     def __init__(self, schema: Any, number: int | None) -> None:
         self._schema, _ = local_schema(schema)(b"")
-        self._head = b"" if number is None else b"\0" + number.to_bytes(4, "big")
+        self._head = b"" if number is None else head(number)
 
     def values(self, table: pa.Table) -> Sequence[bytes]:
         found = []
@@ -97,19 +102,28 @@ class Avro(Encoder):
         return found
 
 
-def make_encoder(kind: str, avro: Any) -> Encoder:
-    """The encoder of a resource.  SpecError names the parameter."""
-    if (avro is not None) != (kind == "avro"):
-        raise SpecError("avro", "goes with format avro: {schema: FILE or SCHEMA, id: NUMBER in a registry}")
-    if kind != "avro":
+def make_encoder(kind: str, given: Any) -> Encoder:
+    """The encoder of a resource; `given`: what it says of the schemas of messages.  SpecError names the parameter."""
+    if given is None and kind not in _FIELDS:
         plain: dict[str, Callable[[], Encoder]] = {"json": Json, "raw": Raw, "arrow": Arrow}
         return plain[kind]()
-    if not isinstance(avro, Mapping) or not {"schema"} <= set(avro) <= {"schema", "id"}:
-        raise SpecError("avro", "expected {schema: FILE or SCHEMA, id: NUMBER in a registry}")
-    number = avro.get("id")
-    if number is not None and whole(number, "avro.id", least=0) >= 1 << 32:
-        raise SpecError("avro.id", f"ids of a registry have 32 bits, found {number}")
-    return Avro(avro["schema"], number)
+    needed, text = _FIELDS.get(kind, (frozenset(), "{id: NUMBER in a registry}"))
+    if not isinstance(given, Mapping) or not given or not needed <= set(given) <= {*needed, "id"}:
+        raise SpecError(kind, f"expected {text}")
+    number = given.get("id")
+    if number is not None and whole(number, f"{kind}.id", least=0) >= 1 << 32:
+        raise SpecError(f"{kind}.id", f"ids of a registry have 32 bits, found {number}")
+    if kind == "protobuf":
+        protobuf = protobuf_of("protobuf")
+        return protobuf.ToProtobuf(protobuf.local_type(given), number)  # type: ignore[no-any-return]
+    return Avro(given["schema"], number) if kind == "avro" else Json(number)
+
+
+_FIELDS: Mapping[str, tuple[frozenset[str], str]] = {
+    "avro": (frozenset({"schema"}), "{schema: FILE or SCHEMA, id: NUMBER in a registry}"),
+    "protobuf": (frozenset({"schema", "message"}), "{schema: FILE, message: NAME, id: NUMBER in a registry}"),
+}
+"""What has to be said by format, and how that is written."""
 
 
 def keys(table: pa.Table, columns: Sequence[str]) -> Sequence[bytes | None]:

@@ -7,7 +7,7 @@ Batches, not seconds: a replay must come to the same watermark.  It never goes b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,6 +126,11 @@ class Seen:
         )
         return {"seen": table, "watermark": pa.table({"watermark": pa.array([self.watermark], pa.int64())})}
 
+    def of_logs(self, logs: Collection[str]) -> Seen:
+        """What was seen of some of the logs; the watermark stays."""
+        newest, active = ({log: of[log] for log in logs if log in of} for of in (self.newest, self.active))
+        return Seen(newest, active, self.watermark)
+
     @staticmethod
     def of(tables: Tables) -> Seen:
         """The inverse of `tables`."""
@@ -135,6 +140,14 @@ class Seen:
             dict(zip(columns["log"], columns["active"], strict=True)),
             tables["watermark"]["watermark"][0].as_py(),
         )
+
+
+def together(parts: Sequence[Seen]) -> Seen:
+    """What several source partitions have seen; the watermark is the one that was told of all of them."""
+    marks = [part.watermark for part in parts]
+    least = None if None in marks else min(mark for mark in marks if mark is not None)
+    newest = {log: at for part in parts for log, at in part.newest.items()}
+    return Seen(newest, {log: batch for part in parts for log, batch in part.active.items()}, least)
 
 
 def parse_clock(value: Any) -> Clock:

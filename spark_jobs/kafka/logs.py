@@ -9,10 +9,8 @@ change any more and no open transaction lies there.
 from __future__ import annotations
 
 import re
-import time
 import zlib
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as NotInTimeError
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +22,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from reprise.spark_jobs.errors import NotYetError, SourceError
 from reprise.spark_jobs.kafka.heard import Heard
 from reprise.spark_jobs.kafka.settings import SecretError, Settings
+from reprise.spark_jobs.platform import PLATFORM, Platform
 
 PATIENCE_S = 0.5
 """How long the driver waits for an answer, unless the brokers are known to be slow."""
@@ -60,6 +59,31 @@ def reader_of(log: str, parallelism: int) -> int:
     return (zlib.crc32(topic.encode()) + partition) % parallelism
 
 
+class _Question:
+    """Asked in a thread of its own."""
+
+    def __init__(self, platform: Platform, ask: Callable[[], Snapshot]) -> None:
+        self._ask, self._over = ask, platform.event()
+        self._found: Snapshot | Exception | None = None
+        platform.begin(self._run, "kafka-look")
+
+    def _run(self) -> None:
+        try:
+            self._found = self._ask()
+        except Exception as error:
+            self._found = error
+        self._over.set()
+
+    def answer(self, patience_s: float) -> Snapshot:
+        """What was found.  NotInTimeError: nothing in so many seconds; and whatever asking has raised."""
+        self._over.wait(patience_s)
+        if self._found is None:
+            raise NotInTimeError
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found
+
+
 class Logs:
     """The logs of some topics on the first cluster that answers."""
 
@@ -73,14 +97,15 @@ class Logs:
         committed: bool,
         discover_s: float,
         standby_after_s: float,
+        platform: Platform = PLATFORM,
     ) -> None:
         self._clusters, self._settings = clusters, settings
         self._topics, self._pattern = tuple(topics), re.compile(pattern) if pattern else None
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self._discover_s, self._standby_after_s = discover_s, standby_after_s
         self.snapshot: Snapshot | None = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="kafka-look")
-        self._asking: Future[Snapshot] | None = None
+        self._platform = platform
+        self._asking: _Question | None = None
         self._asked = 0.0
         self._troubled: float | None = None
         self._cluster = 0
@@ -91,14 +116,14 @@ class Logs:
 
     def look(self) -> Snapshot:
         """The newest snapshot.  NotYetError, and after a while SourceError, when there is no fresh one."""
-        now = time.monotonic()
+        now = self._platform.elapsed()
         if self._asking is None:
-            self._asking, self._asked = self._pool.submit(self._ask), now
+            self._asking, self._asked = _Question(self._platform, self._ask), now
         slow = now - self._asked > PATIENCE_S
         try:
-            self.snapshot = self._asking.result(0 if slow else PATIENCE_S)
+            self.snapshot = self._asking.answer(0 if slow else PATIENCE_S)
         except NotInTimeError:
-            waited = time.monotonic() - self._asked
+            waited = self._platform.elapsed() - self._asked
             if waited < ALARM_S:
                 raise NotYetError(f"no answer yet from {self._clusters[self._cluster]}") from None
             said = f"brokers {self._clusters[self._cluster]} have not answered for {waited:.0f} s"
@@ -130,9 +155,9 @@ class Logs:
             admin.poll(0)  # lets the client say what it has heard
 
     def _ask_of(self, admin: AdminClient, cluster: int) -> Snapshot:
-        if time.monotonic() - self._discovered >= self._discover_s:
+        if self._platform.elapsed() - self._discovered >= self._discover_s:
             self._known = self._discover(admin)
-            self._discovered = time.monotonic()
+            self._discovered = self._platform.elapsed()
         begins = self._offsets(admin, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = self._offsets(admin, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         return Snapshot(begins, ends, cluster)

@@ -7,9 +7,8 @@ come stays here until the rest has, so that partitions of the same node whose br
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -18,6 +17,7 @@ from reprise.spark_jobs.errors import DataPlaneError, NotYetError, SourceError
 from reprise.spark_jobs.kafka.heard import Heard
 from reprise.spark_jobs.kafka.logs import log_name, reason, split_name
 from reprise.spark_jobs.kafka.settings import SecretError, Settings
+from reprise.spark_jobs.platform import PLATFORM
 
 PATIENCE_S = 0.15
 """How long one attempt at a range may take."""
@@ -73,10 +73,12 @@ class Reader:
         name: str,
         skip_lost: bool,
         standby_after_s: float,
+        elapsed: Callable[[], float] = PLATFORM.elapsed,
     ) -> None:
+        """`elapsed`: seconds that only grow."""
         self._clusters, self._settings, self._name = clusters, settings, name
         self._skip_lost, self._standby_after_s = skip_lost, standby_after_s
-        self._cluster = 0
+        self._elapsed, self._cluster = elapsed, 0
         self._consumer: Consumer | None = None
         self._logs: dict[str, _Log] = {}
         self._paused: set[str] = set()
@@ -90,7 +92,7 @@ class Reader:
 
         NotYetError: some are on their way.  SourceError: they have been for long, and why.  OffsetsLostError.
         """
-        now = time.monotonic()
+        now = self._elapsed()
         self._since = self._since or now
         try:
             self._prepare(spans)
@@ -149,7 +151,7 @@ class Reader:
     def _poll(self, spans: Spans, deadline: float) -> list[str]:
         assert self._consumer is not None
         while waiting := [log for log, (_, end) in spans.items() if not self._logs[log].complete(end)]:
-            left = deadline - time.monotonic()
+            left = deadline - self._elapsed()
             if left <= 0:
                 return waiting
             for message in self._consumer.consume(CHUNK, min(left, 0.02)):
@@ -201,7 +203,7 @@ class Reader:
                 self._paused.add(log)
 
     def _complain(self, waiting: Sequence[str]) -> None:
-        waited = time.monotonic() - (self._since or 0.0)
+        waited = self._elapsed() - (self._since or 0.0)
         if waited >= self._standby_after_s and len(self._clusters) > 1:
             self._switch()
         if waited < ALARM_S:

@@ -8,11 +8,9 @@ thread is the only user of its session.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from polars.exceptions import PanicException
@@ -26,10 +24,12 @@ from reprise.spark_jobs.errors import (
     StepError,
 )
 from reprise.spark_jobs.kafka import transactions
+from reprise.spark_jobs.kafka.decode import given_for
 from reprise.spark_jobs.kafka.encode import Encoder, Keyed, deletions, keys, make_encoder, upserts
 from reprise.spark_jobs.kafka.settings import PRODUCER_OWN, parse_clusters, parse_settings
 from reprise.spark_jobs.kafka.transactions import Headers, Session, TooLargeError, Written
-from reprise.spark_jobs.operators.parameters import choice, names
+from reprise.spark_jobs.operators.parameters import choice, fail_or, names
+from reprise.spark_jobs.platform import PLATFORM, Running
 from reprise.spark_jobs.sinks import Opening, Sink
 from reprise.spark_jobs.topology.quantity import parse_bytes
 
@@ -50,6 +50,10 @@ class KafkaSink(Sink):
     """Writes to one topic; parameters in docs/kafka.md."""
 
     needs_to_mark = "`gaps`, the name of a topic, and `mode: append`"
+    gives_up: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "on_too_large": {"dead-letter": "rows that no message holds go to another topic, cut off"},
+        "on_marker_lost": {"continue": "batches behind the checkpoint may be written twice"},
+    }
 
     def __init__(
         self,
@@ -59,6 +63,8 @@ class KafkaSink(Sink):
         format: str = "json",
         key: Sequence[str] = (),
         avro: Mapping[str, Any] | None = None,
+        json: Mapping[str, Any] | None = None,
+        protobuf: Mapping[str, Any] | None = None,
         mode: str = "append",
         delete: str | None = None,
         headers: bool = False,
@@ -74,7 +80,8 @@ class KafkaSink(Sink):
         if not isinstance(topic, str) or not topic:
             raise SpecError("topic", f"expected a name, found {topic!r}")
         self.topic = topic
-        self.encoder: Encoder = make_encoder(choice(format, "format", ("json", "avro", "arrow", "raw")), avro)
+        given = given_for(format, {"avro": avro, "json": json, "protobuf": protobuf})
+        self.encoder: Encoder = make_encoder(format, given)
         self.key = names(key, "key")
         self.upsert = choice(mode, "mode", ("append", "upsert")) == "upsert"
         self.delete = delete
@@ -85,7 +92,7 @@ class KafkaSink(Sink):
         if delete is not None and not self.upsert:
             raise SpecError("delete", "is for mode upsert")
         self.headers = bool(headers)
-        self.divert = choice(on_too_large, "on_too_large", ("fail", "dead-letter")) == "dead-letter"
+        self.divert = fail_or(on_too_large, "on_too_large", KafkaSink.gives_up) == "dead-letter"
         if self.divert != (dead_letters is not None):
             raise SpecError(
                 "dead_letters", "names the topic for `on_too_large: dead-letter`; give both or none"
@@ -93,7 +100,7 @@ class KafkaSink(Sink):
         self.dead_letters = dead_letters
         self.gaps = _gaps_of(gaps, (topic, dead_letters), self.upsert)
         self.marks = self.gaps is not None
-        self.go_on = choice(on_marker_lost, "on_marker_lost", ("fail", "continue")) == "continue"
+        self.go_on = fail_or(on_marker_lost, "on_marker_lost", KafkaSink.gives_up) == "continue"
         self.prefix = prefix
         self.settings = parse_settings(config, "config", PRODUCER_OWN, transactions.DEFAULTS, producer=True)
         self.limit = int(str(self.settings.values.get("message.max.bytes", MESSAGE_BYTES))) - OVERHEAD
@@ -101,7 +108,8 @@ class KafkaSink(Sink):
             self.buffer = parse_bytes(str(buffer))
         except ValueError as error:
             raise SpecError("buffer", str(error)) from None
-        self._state = threading.Condition()
+        self._platform = PLATFORM
+        self._state = self._platform.condition()
         self._waiting: deque[tuple[int, pa.Table | None]] = deque()
         self._taken = 0
         """The last batch that was accepted; it is not accepted a second time, whoever asks."""
@@ -111,20 +119,21 @@ class KafkaSink(Sink):
         """Those that are, and were not written here yet: no replay of them is compared."""
         self._bytes = 0
         self._shown: list[tuple[int, float]] = []
-        self._since = time.monotonic()
+        self._since = self._platform.elapsed()
         """When the thread began with what waits now."""
         self._marked = False
         """Whether the marker is there and young enough for batches without rows to need no transaction."""
         self._trouble: str | None = None
         self._end: FencedError | StepError | None = None
         self._closed = False
-        self._thread: threading.Thread | None = None
+        self._thread: Running | None = None
 
     # -- for the partition ---------------------------------------------------------------------------------------------
 
     def open(self, opening: Opening) -> None:
         super().open(opening)
-        self._place = opening.place
+        self._place, self._platform = opening.place, opening.platform
+        self._state, self._since = self._platform.condition(), self._platform.elapsed()
         self._session = Session(
             self.brokers,
             self.settings,
@@ -133,9 +142,10 @@ class KafkaSink(Sink):
             letters=self.dead_letters,
             gaps=self.gaps,
             owner=opening.owner,
-            position=opening.position,
+            position=opening.position if opening.position > opening.begins else 0,
             go_on_without_marker=self.go_on,
             compacted=self.upsert,
+            elapsed=self._platform.elapsed,
         )
 
     def write(self, batch: int, table: pa.Table | None) -> None:
@@ -145,7 +155,7 @@ class KafkaSink(Sink):
                 return
             if self._marked and not self._waiting and (table is None or table.num_rows == 0):
                 self.visible = batch
-                self._shown.append((batch, time.time()))
+                self._shown.append((batch, self._platform.wall()))
                 self._marked = not self._session.stale
                 self._taken = batch
                 self._gaps.discard(batch)
@@ -178,8 +188,7 @@ class KafkaSink(Sink):
     def _wake(self) -> None:
         """The thread has something to do."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._write_forever, daemon=True)
-            self._thread.start()
+            self._thread = self._platform.begin(self._write_forever, "kafka sink")
         self._state.notify_all()
 
     def settle(self, patience_s: float) -> str | None:
@@ -190,7 +199,7 @@ class KafkaSink(Sink):
             self._raise_end()
             if not (self._waiting or self._marking):
                 return None
-            waited = time.monotonic() - self._since
+            waited = self._platform.elapsed() - self._since
             if self._trouble is None and waited > ALARM_S:
                 first = min([*self._marking, *(batch for batch, _ in self._waiting)])
                 return f"brokers {self.brokers} have not taken batch {first} for {waited:.0f} s"
@@ -222,7 +231,7 @@ class KafkaSink(Sink):
                 if self._closed:
                     break
                 taken, marking = list(self._waiting), sorted(self._marking)
-                self._since = time.monotonic()
+                self._since = self._platform.elapsed()
             try:
                 if taken:
                     self._write(taken)
@@ -270,7 +279,7 @@ class KafkaSink(Sink):
         fresh = [w for w in encoded if w.batch > marker.batch and (w.messages or w.letters)]
         if fresh or self._session.stale:
             self._session.write(fresh)
-        now = time.time()
+        now = self._platform.wall()
         with self._state:
             for batch, table in taken:
                 self._waiting.popleft()
@@ -315,16 +324,21 @@ class KafkaSink(Sink):
         self, batch: int, messages: Keyed, about: Headers
     ) -> tuple[Keyed, list[tuple[bytes, bytes, Headers]]]:
         """Messages that brokers can take, and a dead letter for each of the others."""
-        large = [m for m in messages if len(m[0] or b"") + len(m[1] or b"") > self.limit]
-        if not large:
-            return messages, []
-        size = len(large[0][1] or b"")
-        why = f"a message of {size} bytes (key {large[0][0]!r}) is larger than message.max.bytes allows"
-        if not self.divert:
-            raise TooLargeError(f"{why}; raise it here and on the topic, or use `on_too_large: dead-letter`")
-        head: Headers = [*about, ("reprise-reason", why), ("reprise-bytes", str(size))]
-        letters = [(key or b"", (value or b"")[:1000], head) for key, value in large]
-        return [m for m in messages if m not in large], letters
+        kept: Keyed = []
+        letters: list[tuple[bytes, bytes, Headers]] = []
+        for key, value in messages:
+            if len(key or b"") + len(value or b"") <= self.limit:
+                kept.append((key, value))
+                continue
+            size = len(value or b"")
+            why = f"a message of {size} bytes (key {key!r}) is larger than message.max.bytes allows"
+            if not self.divert:
+                raise TooLargeError(
+                    f"{why}; raise it here and on the topic, or use `on_too_large: dead-letter`"
+                )
+            head: Headers = [*about, ("reprise-reason", why), ("reprise-bytes", str(size))]
+            letters.append((key or b"", (value or b"")[:1000], head))
+        return kept, letters
 
 
 def _gaps_of(gaps: str | None, taken: Collection[str | None], upsert: bool) -> str | None:

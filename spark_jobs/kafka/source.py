@@ -8,7 +8,6 @@ left out without an error or a notice, and what a batch's rows and watermark are
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -16,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaException, Message
 
-from reprise.spark_jobs.contract import Columns, Place, Range, Source, Tables
+from reprise.spark_jobs.contract import Columns, Place, Range, Source, SourcePart, Tables
 from reprise.spark_jobs.errors import SourceError, SpecError
 from reprise.spark_jobs.kafka import reader
 from reprise.spark_jobs.kafka.dead_letters import DeadLetters
-from reprise.spark_jobs.kafka.decode import decode, make_decoder, parse_columns
-from reprise.spark_jobs.kafka.event_time import Clock, Seen, parse_clock
+from reprise.spark_jobs.kafka.decode import decode, given_for, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.event_time import Clock, Seen, parse_clock, together
 from reprise.spark_jobs.kafka.logs import Commits, Logs, Snapshot, reader_of, reason
 from reprise.spark_jobs.kafka.reader import Reader
 from reprise.spark_jobs.kafka.settings import (
@@ -34,9 +33,9 @@ from reprise.spark_jobs.kafka.settings import (
 )
 from reprise.spark_jobs.kafka.shares import shares
 from reprise.spark_jobs.operators.frames import END_OF_TIME
-from reprise.spark_jobs.operators.parameters import choice, duration_us, names, whole
+from reprise.spark_jobs.operators.parameters import choice, duration_us, fail_or, names, whole
+from reprise.spark_jobs.platform import PLATFORM, Platform
 
-FORMATS = ("json", "avro", "arrow", "raw")
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
 
 
@@ -47,6 +46,13 @@ class KafkaSource(Source):
     """
 
     live: ClassVar[bool] = True
+    gives_up: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "on_offsets_lost": {"earliest": "messages that Kafka has removed are left out"},
+        "on_bad_record": {
+            "skip": "messages that cannot be read are left out",
+            "dead-letter": "messages that cannot be read go to another topic",
+        },
+    }
 
     def __init__(
         self,
@@ -57,6 +63,8 @@ class KafkaSource(Source):
         format: str = "json",
         columns: Mapping[str, str] | None = None,
         avro: Mapping[str, Any] | None = None,
+        json: Mapping[str, Any] | None = None,
+        protobuf: Mapping[str, Any] | None = None,
         metadata: Sequence[str] = (),
         time: Mapping[str, Any] | None = None,
         start: str = "earliest",
@@ -76,7 +84,8 @@ class KafkaSource(Source):
         self.topics, self.pattern = _subscription(topics, pattern)
         self.settings = parse_settings(config, "config", CONSUMER_OWN, reader.DEFAULTS, producer=False)
         schema = parse_columns(columns)
-        self.decoder = make_decoder(choice(format, "format", FORMATS), schema, avro)
+        given = given_for(format, {"avro": avro, "json": json, "protobuf": protobuf})
+        self.decoder = make_decoder(format, schema, given)
         self.columns: Columns = (
             ("value",) if format == "raw" else None if schema is None else tuple(schema.names)
         )
@@ -86,8 +95,8 @@ class KafkaSource(Source):
         self.until = None if until is None else {str(k): whole(v, f"until.{k}", 0) for k, v in until.items()}
         self.batch_rows = whole(batch_rows, "batch_rows")
         self.rate = None if rate is None else whole(rate, "rate")
-        self.skip_lost = choice(on_offsets_lost, "on_offsets_lost", ("fail", "earliest")) == "earliest"
-        self.on_bad_record = choice(on_bad_record, "on_bad_record", ("fail", "skip", "dead-letter"))
+        self.skip_lost = fail_or(on_offsets_lost, "on_offsets_lost", KafkaSource.gives_up) == "earliest"
+        self.on_bad_record = fail_or(on_bad_record, "on_bad_record", KafkaSource.gives_up)
         if (self.on_bad_record == "dead-letter") != (dead_letters is not None):
             raise SpecError(
                 "dead_letters", "names the topic for `on_bad_record: dead-letter`; give both or none"
@@ -100,6 +109,7 @@ class KafkaSource(Source):
         self.group = group
         self.discover_s = duration_us(discover, "discover") / 1e6
         self.standby_after_s = duration_us(standby_after, "standby_after") / 1e6
+        self._platform = PLATFORM
         self._logs: Logs | None = None
         self._commits: Commits | None = None
         self._planned: dict[str, float] = {}
@@ -114,6 +124,9 @@ class KafkaSource(Source):
         every = (*self.columns, *(f"kafka_{name}" for name in self.metadata), "time")
         return tuple(dict.fromkeys(every))
 
+    def runs_on(self, platform: Platform) -> None:
+        self._platform = platform
+
     # -- in the driver -------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -121,7 +134,7 @@ class KafkaSource(Source):
             committed = self.settings.values.get("isolation.level") != "read_uncommitted"
             self._logs = Logs(
                 self.clusters, self.settings, self.topics, self.pattern, committed=committed,
-                discover_s=self.discover_s, standby_after_s=self.standby_after_s,
+                discover_s=self.discover_s, standby_after_s=self.standby_after_s, platform=self._platform,
             )  # fmt: skip
         self._logs.look()
 
@@ -160,7 +173,7 @@ class KafkaSource(Source):
         """Messages that the next batch may have: the rate since the batch before, of at most a second."""
         if self.rate is None:
             return self.batch_rows
-        now = time.monotonic()
+        now = self._platform.elapsed()
         since = now - self._planned.get(place.partition, now - 1.0)
         self._planned[place.partition] = now
         return max(1, min(self.batch_rows, round(self.rate * min(since, 1.0))))
@@ -201,7 +214,7 @@ class KafkaSource(Source):
         if self._reader is None:
             self._reader = Reader(
                 self.clusters, self.settings, name=place.partition, skip_lost=self.skip_lost,
-                standby_after_s=self.standby_after_s,
+                standby_after_s=self.standby_after_s, elapsed=self._platform.elapsed,
             )  # fmt: skip
         spans = {log: pair for log, pair in span.logs.items() if pair[1] > pair[0]}
         by_log = self._reader.read(spans)
@@ -238,6 +251,20 @@ class KafkaSource(Source):
 
     def restore(self, place: Place, tables: Tables) -> Seen:
         return Seen.of(tables)
+
+    def repartition(
+        self, operator: str, parts: Sequence[SourcePart], parallelism: int
+    ) -> Sequence[SourcePart]:
+        """Each log goes, with its offset and the times that were seen of it, to the partition that reads it from now on."""
+        ends = {log: end for part in parts for log, (_, end) in part.upto.logs.items()}
+        seen = together([Seen.of(part.tables) if part.tables is not None else Seen() for part in parts])
+        found = []
+        for index in range(parallelism):
+            mine = sorted(log for log in ends if reader_of(log, parallelism) == index)
+            count = sum(part.upto.end for part in parts) if index == 0 else 0
+            upto = Range(count, count, {log: (ends[log], ends[log]) for log in mine})
+            found.append(SourcePart(upto, seen.of_logs(mine).tables()))
+        return found
 
     def notices(self) -> list[str]:
         found, self._notices = self._notices, []

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +33,7 @@ from reprise.spark_jobs.kafka.encode import Keyed
 from reprise.spark_jobs.kafka.heard import Heard
 from reprise.spark_jobs.kafka.logs import reason
 from reprise.spark_jobs.kafka.settings import SecretError, Settings, shared
+from reprise.spark_jobs.platform import PLATFORM
 from reprise.spark_jobs.sinks import Owner
 
 TIMEOUT_S = 15.0
@@ -126,11 +126,12 @@ class Session:
     def __init__(
         self, brokers: str, settings: Settings, *, name: str, topic: str, letters: str | None,
         owner: Owner, position: int, go_on_without_marker: bool, compacted: bool, gaps: str | None = None,
+        elapsed: Callable[[], float] = PLATFORM.elapsed,
     ) -> None:  # fmt: skip
         self._brokers, self._settings = brokers, settings
         self._name, self._topic, self._letters, self._gaps = name, topic, letters, gaps
         self._owner, self._position = owner, position
-        self._go_on, self._compacted = go_on_without_marker, compacted
+        self._go_on, self._compacted, self._elapsed = go_on_without_marker, compacted, elapsed
         self._producer: Producer | None = None
         self._group: object = None
         self._partitions = 1
@@ -142,7 +143,7 @@ class Session:
     @property
     def stale(self) -> bool:
         """Whether the marker should be committed again for its age alone."""
-        return time.monotonic() - self._committed_at > REFRESH_S
+        return self._elapsed() - self._committed_at > REFRESH_S
 
     def open(self) -> Marker:
         """The marker, once this owner has the partition.  FencedError: a later owner has it.  SinkError: try again."""
@@ -159,7 +160,7 @@ class Session:
                 )
             )
             producer.init_transactions(TIMEOUT_S)
-            self._producer, self.marker = producer, self._claim(producer, self._look(stable=True))
+            self._producer, self.marker = producer, self._claim(producer, self._decided())
             self._heard.forget()
             return self.marker
         except (KafkaException, SecretError) as error:
@@ -214,6 +215,18 @@ class Session:
             raise FencedError(f"{self._name} belongs to a later installation {found.owner}")
         return found
 
+    def _decided(self) -> Marker | None:
+        """The committed marker after `init_transactions`, which has ended all that was open under this name."""
+        try:
+            return self._look(stable=True)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:
+                raise
+            raise SinkError(
+                f"{self._say(error)}: a transaction of {self._name} is still pending there, though none is open; "
+                "if this lasts, the brokers have lost its end, as Kafka 4.3.0 to 4.4.0 can (KAFKA-20734)"
+            ) from None
+
     def _claim(self, producer: Producer, found: Marker | None) -> Marker:
         """Write this owner into the marker, so that nobody before it opens the partition any more."""
         owner = self._owner
@@ -236,7 +249,7 @@ class Session:
         at = TopicPartition(self._topic, 0, marker.batch, marker.encode())
         producer.send_offsets_to_transaction([at], self._group, TIMEOUT_S)
         producer.commit_transaction(TIMEOUT_S)
-        self._committed_at = time.monotonic()
+        self._committed_at = self._elapsed()
 
     def write(self, batches: Sequence[Written]) -> None:
         """All batches and the new marker, in one transaction; without batches the old marker, so that it does not expire.

@@ -14,6 +14,15 @@ to its own marker is made of nothing later.  Invariant: when a partition is at a
 batches up to it.  So numbers begin at the batch of the checkpoint, on both ends of each channel, when everything goes
 back there, and a checkpoint need not say how far which channel was.
 
+Over a feedback edge what a partition makes in a batch belongs to the next one of its reader.  At a checkpoint behind batch k
+that is under way, in one message or more: the sender's state holds its rows, and they come back as the one message k.  Of an
+input in a cycle with it a partition takes nothing early, so that what goes round is one batch further each time
+(docs/decisions/0061-cycles-in-the-order-of-arrival.md).
+
+With `checkpoint.protocol: uncoordinated` a partition stores itself when its time has come, however uneven its inputs are
+then: with the state goes how far each input is, in numbers of messages, and numbers go on from there after a rollback
+(docs/decisions/0059-arrival-order-by-own-clocks.md).
+
 During an incident (`Command.ordered`) it applies batch by batch, all inputs of one together, in the order of the inputs.
 docs/decisions/0044-arrival-order.md.
 """
@@ -23,20 +32,24 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Inbox, Input, Operator, require_table
-from reprise.spark_jobs.errors import WireError
+from reprise.algorithms.positions import Positions
+from reprise.algorithms.recovery_line import Heard
+from reprise.spark_jobs.contract import Inbox, Input, Operator, Tables, require_table
+from reprise.spark_jobs.errors import LostOutputError, WireError
 from reprise.spark_jobs.node.buffers import Budget
+from reprise.spark_jobs.node.channels import CHANNELS, HEADER
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Output
-from reprise.spark_jobs.node.wire import Message
+from reprise.spark_jobs.node.state_tables import INPUTS, MARKERS, SENT
+from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.sinks import Sink
-from reprise.spark_jobs.topology import Partition
+from reprise.spark_jobs.topology import Partition, Upstream
 
 _COMPLETE = struct.Struct(">q")
 
@@ -64,16 +77,45 @@ class Channel:
     taken: int
     """Number of its last message that is."""
     complete: int
-    """The last batch of it that is, completely."""
+    """The last batch of the partition for which it is, completely; over a feedback edge what its sender made one earlier."""
     watermark: int | None = None
     """Of that message; None also before the first one."""
+    markers: dict[int, int] = field(default_factory=dict)
+    """Batch -> number of the message with which it was complete, from the last that was when all inputs were."""
+    delay: int = 0
+    """Batches by which the partition applies later what its sender makes: 1 over a feedback edge."""
+    cyclic: bool = False
+    """Whether the sender is in a cycle with the partition."""
+
+    @staticmethod
+    def at(upstream: Upstream, position: int) -> Channel:
+        """One of a partition that begins at a batch at which all inputs are even.  Its sender calls the last message
+        `position`; over a feedback edge that one is not applied.  At the beginning there is none before the first batch."""
+        delay = int(upstream.feedback)
+        taken = max(0, position - delay)
+        return Channel(
+            taken, max(delay, position), None, {position: taken}, delay=delay, cyclic=upstream.cyclic
+        )
+
+    def completes(self, message: Message) -> int:
+        """Up to which batch of the partition the channel is complete with a message of it."""
+        return complete_of(message) + self.delay
+
+    def marker(self, batch: int) -> int:
+        """Number of the last message with which a batch up to this one was complete."""
+        return max(number for complete, number in self.markers.items() if complete <= batch)
+
+    def forget(self, batch: int) -> None:
+        """All inputs are complete up to here."""
+        last = self.marker(batch)
+        self.markers = {b: n for b, n in self.markers.items() if n >= last}
 
 
 class Frontier:
     """How far each input of a partition is applied, and what may be applied next.  All begin at `position`."""
 
-    def __init__(self, inputs: Iterable[str], position: int) -> None:
-        self.channels = {u: Channel(position, position) for u in inputs}
+    def __init__(self, inputs: Iterable[Upstream], position: int) -> None:
+        self.channels = {u.partition: Channel.at(u, position) for u in inputs}
 
     @property
     def position(self) -> int:
@@ -82,16 +124,18 @@ class Frontier:
 
     @property
     def watermark(self) -> int | None:
-        """The least of all inputs; None until each has one."""
-        marks = [c.watermark for c in self.channels.values()]
+        """The least of all inputs, feedback edges left aside; None until each has one."""
+        marks = [c.watermark for c in self.channels.values() if not c.delay]
         return None if None in marks else min(m for m in marks if m is not None)
 
     def here(self, held: Held, limit: int) -> list[Message]:
         """The next message of each input that has one, but not of those that are complete up to batch `limit`: the marker
-        of a checkpoint, or the last batch that is known."""
-        found = []
+        of a checkpoint, or the last batch that is known.  Of an input in a cycle with the partition nothing is taken behind
+        the batch that it works on: rows would go round as fast as they can while another input stands still."""
+        found, works_on = [], self.position + 1
         for upstream, channel in self.channels.items():
-            if channel.complete < limit and (message := held[upstream].get(channel.taken + 1)) is not None:
+            upto = min(limit, works_on) if channel.cyclic else limit
+            if channel.complete < upto and (message := held[upstream].get(channel.taken + 1)) is not None:
                 found.append(message)
         return found
 
@@ -105,7 +149,7 @@ class Frontier:
                 message = held[upstream].get(number)
                 if message is None:
                     return []
-                complete = complete_of(message)
+                complete = channel.completes(message)
                 found.append(message)
         return found
 
@@ -114,12 +158,21 @@ class Frontier:
         taken = []
         for message in messages:
             channel = self.channels[message.source]
-            channel.taken, channel.complete = message.batch, complete_of(message)
+            channel.taken, complete = message.batch, channel.completes(message)
+            if complete > channel.complete:
+                channel.complete, channel.markers[complete] = complete, message.batch
             if message.watermark is not None:
                 channel.watermark = message.watermark
             taken.append(channel)
         position = self.position
+        for channel in self.channels.values():
+            channel.forget(position)
         return sum(channel.complete > position for channel in taken)
+
+    def heard(self) -> dict[str, Heard]:
+        """How far each input is, for the record of a snapshot."""
+        position = self.position
+        return {u: Heard(c.marker(position), c.taken) for u, c in self.channels.items()}
 
 
 class ArrivalRuntime(OperatorRuntime):
@@ -139,11 +192,13 @@ class ArrivalRuntime(OperatorRuntime):
     ) -> None:
         self.sent = position
         """Number of the last message that was made."""
-        self.marker = {position: position}
-        """Batch -> number of the message with which it was complete, from the oldest at which a target may be."""
+        loops = any(down.feedback for down in partition.downstream)
+        self.marker = {b: b for b in range(max(0, position - loops), position + 1)}
+        """Batch -> number of the message with which it was complete, from the oldest that a target may have applied; with
+        feedback edges from the one before `position` at least, behind which their output is stored."""
         self._let_go: dict[str, int] = {}
         super().__init__(partition, operator, state, position, budget, sink)
-        self.frontier, self._budget = Frontier(self.inbox, position), budget
+        self.frontier, self._budget = Frontier(partition.upstream, position), budget
         self.ordered = True
         self.early = 0
         """Messages that were applied before the same batch of another input."""
@@ -236,12 +291,12 @@ class ArrivalRuntime(OperatorRuntime):
         )  # the batch is said where rows cannot be routed
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes, header: bytes) -> None:
-        """Also on a full node where nothing is held but messages of the batch that is not complete: nobody can confirm them
-        before its marker is there."""
+        """Also on a full node where nothing is held but messages of the batch that is not complete, or over feedback edges
+        of the one before: nobody can confirm them before its marker is there."""
         try:
             super()._put(target, batch, watermark, body, header)
         except BufferError:
-            if any(buffer.holds_before(self.marker[self.position] + 1) for buffer in self.buffers.values()):
+            if any(b.holds_before(self.next_of(t, self.position)) for t, b in self.buffers.items()):
                 raise
             self.buffers[target].put(batch, watermark, body, force=True, header=header)
 
@@ -254,32 +309,113 @@ class ArrivalRuntime(OperatorRuntime):
             return number
         return min(self.marker.values()) - 1
 
+    def _of_here(self, target: str, position: int) -> int:
+        """The last batch of this partition whose output `target` has applied when it is at `position`."""
+        return max(0, position - 1) if target in self.feedback else position
+
     def next_of(self, target: str, position: int) -> int:
         """Number of the first message that `target` still needs, or may, when it is at `position`."""
-        return self._number(position) + 1
+        return self._number(self._of_here(target, position)) + 1
 
     def trim(self, target: str, upto: int) -> None:
-        """Drop messages for `target` up to the marker of batch `upto`."""
+        """Drop messages for `target` up to the marker of batch `upto`, or over a feedback edge of the batch before."""
         super().trim(target, upto)
-        self._let_go[target] = max(upto, self._let_go.get(target, 0))
+        self._let_go[target] = max(self._of_here(target, upto), self._let_go.get(target, 0))
         if len(self._let_go) == len(self.buffers):
-            oldest = min(self.position, *self._let_go.values())
+            oldest = min(self.position - bool(self.feedback), *self._let_go.values())
             for batch in [b for b in self.marker if b < oldest]:
                 del self.marker[batch]
 
     def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
         """Messages for `target`, as for any partition: `applied` and `window` are batches.  What may be under way is counted
         behind the marker that it awaits: it confirms nothing before that, however much comes first."""
-        last = applied + window
+        last = self._of_here(target, applied + window)
         upto = self.sent if last >= self.position else self._number(last)
-        return self.buffers[target].pending(self._number(applied + 1), upto)
+        return self.buffers[target].pending(self._number(self._of_here(target, applied + 1)), upto)
 
     @property
     def kept_since(self) -> int:
         """The least position at which each of its targets could begin again with what is here."""
-        batches, numbers = list(self.marker), list(self.marker.values())
-        found = (bisect_left(numbers, buffer.floor - 1) for buffer in self.buffers.values())
-        return max((batches[i] if i < len(batches) else self.position + 1 for i in found), default=0)
+        batches, numbers = [*self.marker, self.position + 1], list(self.marker.values())
+        found = ((t, b.floor, batches[bisect_left(numbers, b.floor - 1)]) for t, b in self.buffers.items())
+        first = (batch + (floor > 1) if t in self.feedback else batch for t, floor, batch in found)
+        return max(first, default=0)
+
+    def lacks(self, covered: Positions) -> int:
+        """Say what is missing as any partition does, in batches."""
+        short = any(b.floor > self.next_of(t, covered.of(t)) for t, b in self.buffers.items())
+        return self.kept_since if short else 0
+
+    # -- stored --------------------------------------------------------------------------------------------------------
+
+    def loops(self) -> dict[str, bytes]:
+        """What was made in the last batch for feedback edges: the rows of all messages behind the marker of the batch
+        before, as one message.  LostOutputError: one of them is not here any more."""
+        numbers = range(self.marker[self.position - 1] + 1, self.marker[self.position] + 1)
+        found: dict[str, bytes] = {}
+        for target in sorted(self.feedback):
+            buffer = self.buffers[target]
+            if missing := [n for n in numbers if n not in buffer.entries]:
+                raise LostOutputError(
+                    f"output of {self.partition.id} for {target}, message {missing[0]}: it was dropped"
+                )
+            bodies = [buffer.body(n) for n in numbers if buffer.entries[n].size]
+            if bodies:
+                found[target] = bodies[0] if len(bodies) == 1 else self._together(bodies)
+        return found
+
+    def _together(self, bodies: list[bytes]) -> bytes:
+        tables = [table for table in map(decode_table, bodies) if table is not None]
+        try:
+            return encode_table(pa.concat_tables(tables, promote_options="default"))
+        except MemoryError:  # of this node, and no fault of the rows
+            raise
+        except pa.ArrowException as error:  # columns of one name and two types
+            raise self._step_error(self.position, error) from error
+
+    # -- stored by its own clock ---------------------------------------------------------------------------------------
+
+    def numbers(self) -> dict[str, pa.Table]:
+        """How far each input is, and its own numbers, as they are now."""
+        channels, kinds = self.frontier.channels, (pa.string(), pa.int64(), pa.int64(), pa.int64())
+        known = [("", b, n) for b, n in self.marker.items()]
+        known += [(u, b, n) for u, c in channels.items() for b, n in c.markers.items()]
+        far = [(u, c.taken, c.complete, c.watermark) for u, c in channels.items()]
+        return {
+            SENT: pa.table({"sent": pa.array([self.sent], pa.int64())}),
+            MARKERS: _table(("source", "batch", "number"), kinds, known),
+            INPUTS: _table(("source", "taken", "complete", "watermark"), kinds, far),
+        }
+
+    def restore(self, tables: Tables) -> None:
+        """Go on counting where the snapshot was taken.  One of a partition that applied aligned counts batches, and what its
+        messages say beside rows is of another protocol."""
+        if SENT in tables:
+            self._counts_on(tables)
+        elif CHANNELS in tables:
+            kept = tables[CHANNELS]
+            first = min(kept["batch"].to_pylist(), default=self.position)
+            self.marker = {b: b for b in range(min(first - 1, self.position), self.position + 1)}
+            tables = {**tables, CHANNELS: kept.select([n for n in kept.column_names if n != HEADER])}
+        for target in self.buffers.keys() - self.feedback:
+            self.buffers[target].floor = self.buffers[target].cursor = self.sent + 1
+        super().restore(tables)
+
+    def _counts_on(self, tables: Tables) -> None:
+        self.sent, self.marker = tables[SENT]["sent"][0].as_py(), {}
+        channels = self.frontier.channels
+        for row in tables[INPUTS].to_pylist():
+            channels[row["source"]] = Channel(row["taken"], row["complete"], row["watermark"])
+        for row in tables[MARKERS].to_pylist():
+            markers = channels[row["source"]].markers if row["source"] else self.marker
+            markers[row["batch"]] = row["number"]
+
+
+def _table(names: Iterable[str], kinds: Iterable[pa.DataType], rows: list[tuple[Any, ...]]) -> pa.Table:
+    columns = zip(names, kinds, strict=False)
+    return pa.table(
+        {name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(columns)}
+    )
 
 
 def _inputs(messages: Iterable[Message]) -> Iterator[Input]:

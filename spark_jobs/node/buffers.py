@@ -20,12 +20,13 @@ Entries are encoded once, when they are produced: the same bytes go to the wire,
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprise.spark_jobs.errors import LostOutputError
 from reprise.spark_jobs.node.wire import Message
+from reprise.spark_jobs.platform import write_new
 
 IN_FLIGHT = 16 * 2**20
 """Bytes that may be on their way to a target, beyond what it has confirmed: bounds its inbox, which no budget counts."""
@@ -48,6 +49,7 @@ class Budget:
     make_room: Callable[[], None] | None = None
     """Drops what is only kept for a failure, before anything moves to disk; it is called once, and set anew when more may be
     dropped."""
+    write: Callable[[Path, Iterable[bytes | memoryview]], None] = write_new
     spilled: int = 0
     """All bytes that ever went to disk."""
 
@@ -125,7 +127,7 @@ class EdgeBuffer:
             self.budget.files += 1
             path = self.budget.folder / f"{self.budget.files}.spill"
             try:
-                path.write_bytes(entry.body)
+                self.budget.write(path, [entry.body])
             except OSError:
                 path.unlink(missing_ok=True)
                 raise
@@ -202,6 +204,11 @@ class EdgeBuffer:
             self.budget.disk -= entry.size
         else:
             self.budget.memory -= entry.size
+
+    def forget_behind(self, batch: int) -> None:
+        """Forget what follows a batch, as if it had not been put here."""
+        for later in [b for b in self.entries if b > batch]:
+            self._forget(later)
 
     def clear(self) -> None:
         """Forget everything."""

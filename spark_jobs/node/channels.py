@@ -35,7 +35,9 @@ _FIELDS = [
     pa.field("body", pa.large_binary()),
 ]
 SCHEMA = pa.schema(_FIELDS)
-WITH_HEADERS = pa.schema([*_FIELDS, pa.field("header", pa.dictionary(pa.int32(), pa.large_binary()))])
+HEADER = "header"
+"""Its column of what messages say beside rows, where they say anything."""
+WITH_HEADERS = pa.schema([*_FIELDS, pa.field(HEADER, pa.dictionary(pa.int32(), pa.large_binary()))])
 """A batch says the same to all targets, so a header is stored once.  Snapshots of before have it as `pa.large_binary()`."""
 
 
@@ -64,14 +66,14 @@ def table_of(rows: Sequence[Row]) -> pa.Table:
     header = pa.DictionaryArray.from_arrays(
         pa.array(chosen, pa.int32()), pa.array(list(numbers), pa.large_binary())
     )
-    return table.append_column(WITH_HEADERS.field("header"), header)
+    return table.append_column(WITH_HEADERS.field(HEADER), header)
 
 
 def put_back(buffers: Mapping[str, EdgeBuffer], table: pa.Table) -> None:
     """Give buffers that were just made what a snapshot has of their channels.  A buffer takes it also on a full node: what
     has to be sent cannot be made again."""
     columns = [table[field.name].to_pylist() for field in _FIELDS]
-    headers = _headers(table["header"]) if "header" in table.schema.names else [b""] * table.num_rows
+    headers = _headers(table[HEADER]) if HEADER in table.schema.names else [b""] * table.num_rows
     for target, batch, watermark, body, header in zip(*columns, headers, strict=True):
         if (buffer := buffers.get(target)) is None:
             continue  # it is not read by this operator any more

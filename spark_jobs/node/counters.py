@@ -22,7 +22,16 @@ def usage_of(runtime: Runtime) -> Usage:
     """What a partition has done since it was installed."""
     loaded, aim = runtime.loaded, runtime.aim if isinstance(runtime, LoggedRuntime) else None
     told = None if aim is None else (aim.extent, aim.replay, round(aim.least_s, 3), aim.within_s)
-    return Usage(runtime.cpu_s, runtime.input_bytes, runtime.input_rows, loaded.bytes, loaded.seconds, told)
+    return Usage(
+        runtime.cpu_s,
+        runtime.input_bytes,
+        runtime.input_rows,
+        loaded.bytes,
+        loaded.seconds,
+        told,
+        runtime.watermark,
+        runtime.waits.outside,
+    )
 
 
 def counters(runtime: OperatorRuntime) -> dict[str, int]:

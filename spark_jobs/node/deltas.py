@@ -205,6 +205,11 @@ class StateCopy:
         pages = [fresh[page] if page in fresh else old[page] for page in range(raw["count"])]
         return _Section(raw["section"], pages)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the tables of the state."""
+        return frozenset(self._tables or ())
+
     def tables(self) -> dict[str, pa.Table] | None:
         """The state in the form that `Operator.restore` takes; None: there is none."""
         if self._tables is None:

@@ -13,16 +13,17 @@ for its turn, would take the host back to older orders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 
 from polars.exceptions import PanicException
 
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.errors import (
-    WAITS,
     CheckpointError,
     DataPlaneError,
     FencedError,
@@ -49,8 +50,10 @@ from reprise.spark_jobs.node.settling import ENDS, kind_of, settle
 from reprise.spark_jobs.node.skipping import skip, stepped
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.node.standbys import adopt, follow, relieve_full, slowest, unfed
+from reprise.spark_jobs.node.state_memory import StateMemory
 from reprise.spark_jobs.node.survey import Survey, why_not
-from reprise.spark_jobs.node.upstream_backup import dropped, with_causes
+from reprise.spark_jobs.node.upstream_backup import dropped, oldest, with_causes
+from reprise.spark_jobs.node.waits import Place
 from reprise.spark_jobs.node.wire import Message, pack, unpack
 from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -66,6 +69,24 @@ state that user code takes longer for is installed all the same, alone."""
 
 Bundles = list[tuple[int, bytes]]
 """(target slot, bundle)."""
+
+
+@dataclass(slots=True)
+class _ItsOwn:
+    """What `Host._its_own` returns.  A class, as one is entered for each partition each time that the host looks whether
+    that can go on."""
+
+    _host: Host
+    _partition: str
+    _batch: int
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> bool:
+        return error is not None and self._host._raised(self._partition, self._batch, error)
 
 
 class Host:
@@ -96,13 +117,13 @@ class Host:
         self._outputs: list[tuple[str, int, float]] = []
         self._problems: list[str] = []
         self.sender = Sender(self.runtimes, self._its_own, self._say, self.busy)
-        self._gaps: set[str] = set()
+        self._not_kept: set[str] = set()
         self._stored: dict[str, int] = {}
         """Partition -> position at which it was frozen last."""
-        self._copies = LocalCopies(folder / "states")
+        self._copies = LocalCopies(folder / "states", platform.write)
         """States that were stored from here."""
         self._busy_s, self._text = 0.0, ""
-        self._survey = Survey()
+        self._survey, self.grace_s = Survey(), 0.0  # seconds for which partitions may outlive their driver
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -118,15 +139,18 @@ class Host:
             self._load(command)
         if before is not None and command.epoch != before.epoch:  # a driver counts what was done for it alone
             self._copies.read_here = self._copies.read_there = 0
-            self.sender.header_bytes = self._budget.spilled = 0
+            self.sender.header_bytes = self.sender.message_bytes = self.sender.standby_bytes = 0
+            self._budget.spilled = 0
+            self._writer.count_anew()
         self.command = command
         self._survey.heard(before, command, refused)
         if command.survey:  # all stays as it is
             self.begun = True
             return
-        self._keeps = command.retain or self._resource.keeps_output
+        self._keeps = command.retain or command.keeps
+        self._restorer.allow(command.waits)
         self._replies.clear()
-        for named in (self._gaps, self._missed):
+        for named in (self._not_kept, self._missed):
             named.clear()
         if command.confirmed >= self._reported:  # else the last report was lost with its job: say it again
             self._acks, self._outputs, self._problems = [], [], []
@@ -151,6 +175,8 @@ class Host:
             for bundle in bundles:
                 for message in unpack(bundle):
                     self.deliver(message)
+            if not last:
+                self.sender.deltas.look(self.runtimes, command)
             if not command.link:  # else the partitions move all the time
                 self.run(command.budget_s)
             if last:
@@ -166,8 +192,9 @@ class Host:
         command = self._current()
         acks, problems = self._writer.collect()
         self._acks += acks
-        self._problems += problems + self._restorer.slow()
+        self._problems += problems + self._restorer.slow() + self._memory.trouble()
         counters = counters_of(self.runtimes, self._problems)
+        reach = oldest(self.runtimes, command, self._problems)
         self._reported = command.job
         busy_s, self._busy_s = self._busy_s, 0.0
         waiting = self._missed | self._attempts.keys() | unready(self.runtimes)
@@ -184,18 +211,26 @@ class Host:
             memory=self._budget.memory,
             disk=self._budget.disk,
             spilled=self._budget.spilled,
+            state_memory=self._memory.memory,
+            state_disk=self._memory.disk,
             busy_s=busy_s,
             staged=sum(len(r.staged or ()) for r in self.runtimes.values() if isinstance(r, OperatorRuntime)),
-            gaps=tuple(sorted(self._gaps)),
+            not_kept=tuple(sorted(self._not_kept)),
             counters=counters,
             kept_since=kept_since(self.runtimes.values()),
             since=lacking(self.runtimes.values(), command.covered) if self._alone else {},
             states_here=self._copies.read_here,
             states_there=self._copies.read_there,
             header_bytes=self.sender.header_bytes,
+            message_bytes=self.sender.message_bytes,
+            standby_bytes=self.sender.standby_bytes,
+            files_stored=self._writer.cost.files,
+            pause_s=round(self._writer.cost.pause_s, 6),
+            store_s=round(self._writer.cost.store_s, 6),
             stepped=stepped(self.runtimes.values(), command.sealed),
             unfed=tuple(sorted(unfed(self.runtimes.values(), command))),
             dropped=dropped(self.runtimes.values(), command),
+            oldest=reach,
         )
 
     def worked(self, seconds: float) -> None:
@@ -231,12 +266,15 @@ class Host:
         self._topology: Topology = expand(self._resource)
         self._copies.allow(self._resource.checkpoint.local_copies_bytes)
         store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby, self._copies)
-        self._writer = SnapshotWriter(store, self.name, self._platform)
+        self._memory = StateMemory(self.folder / "states", self._resource.checkpoint, self._platform.elapsed)
+        self._writer = SnapshotWriter(store, self.name, self._platform, self._memory.store)
         self._restorer = Restorer(platform=self._platform)
         policy, self._alone = self._resource.recovery, self._resource.checkpoint.uncoordinated
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._budget = Budget(policy.buffer_memory_bytes, policy.buffer_disk_bytes, self.folder)
-        self._text = command.topology
+        self._budget = Budget(
+            policy.buffer_memory_bytes, policy.buffer_disk_bytes, self.folder, write=self._platform.write
+        )
+        self._text, self.grace_s = command.topology, policy.driver_grace_s
 
     def _host_exactly(self, command: Command) -> None:
         self._attempts |= {p: Attempt(i) for p, i in adopt(self.installed, self.runtimes, command).items()}
@@ -265,10 +303,21 @@ class Host:
         """Install a partition; for as long as what it needs is not there it stays `being installed`, which is no failure."""
         spec, install = self._topology.partitions[partition], attempt.install
         installation = self.installed[partition]
-        clock = self._platform.elapsed
-        prepare = Preparing(spec, installation, install, self._resource, command, self._copies, clock)
-        prepared: Prepared | None = Prepared()
+        spilled = self._memory.store
         standby = self.runtimes.get(partition)
+        copied = standby.copy.names if isinstance(standby, PassiveStandby) else frozenset()
+        prepare = Preparing(
+            spec,
+            installation,
+            install,
+            self._resource,
+            command,
+            self._copies,
+            self._platform,
+            spilled,
+            copied,
+        )
+        prepared: Prepared | None = Prepared()
         try:
             if prepare.waits:
                 prepared = self._restorer.ask(
@@ -292,10 +341,11 @@ class Host:
         else:
             del self._attempts[partition]
             self.runtimes[partition], runtime.cpu_clock = runtime, self._platform.cpu
+            self._memory.applied(partition, self.runtimes)
             skip(runtime, command)
             for target in runtime.buffers.keys() & command.positions.keys():
                 if not runtime.rewind(target, command.positions[target]) and not install.shadow:
-                    self._gaps.add(target)
+                    self._not_kept.add(target)
             if self.begun:  # in the middle of a job
                 self._bring_in_line(runtime, command)
 
@@ -322,20 +372,22 @@ class Host:
         poison is not restored elsewhere."""
         self._fail(partition, kind_of(error), str(error))
 
-    @contextmanager
-    def _its_own(self, partition: str, batch: int) -> Iterator[None]:
+    def _its_own(self, partition: str, batch: int) -> _ItsOwn:
         """Whatever one partition raises ends that partition: a job that failed by it would be sent again for ever, and
         nobody on any node would move.  Only memory may be there again the next time."""
-        try:
-            yield
-        except ENDS as error:
+        return _ItsOwn(self, partition, batch)
+
+    def _raised(self, partition: str, batch: int, error: BaseException) -> bool:
+        """End the partition that has raised; whether what it raised is over with that."""
+        if isinstance(error, ENDS):
             self._end(partition, error)
-        except MemoryError:
-            raise
         # rows that cannot be routed or encoded, a state not to be frozen
-        except (Exception, PanicException) as error:
+        elif isinstance(error, Exception | PanicException) and not isinstance(error, MemoryError):
             place = self._topology.partitions[partition].place
             self._end(partition, StepError(place.operator, partition, batch, error))
+        else:
+            return False
+        return True
 
     def _say(self, problem: str) -> None:
         """Report it, once until the driver has heard of it."""
@@ -349,6 +401,7 @@ class Host:
     def _refresh(self, command: Command) -> None:
         """Bring sources, cursors and buffers in line with what the driver knows."""
         self._writer.keep(command.punctuations, self.installed)
+        self._writer.hold(command.hold)
         self._copies.forget(command.covered.oldest)
         for runtime in list(self.runtimes.values()):
             skip(runtime, command)
@@ -372,7 +425,7 @@ class Host:
         for target in runtime.buffers:
             position = command.positions.get(target)
             if position is not None and target in command.resend and not runtime.rewind(target, position):
-                self._gaps.update([] if silent else [target])
+                self._not_kept.update([] if silent else [target])
             keeps = self._keeps and not isinstance(runtime, SourceRuntime)
             if (drop := command.covered.of(target) if keeps else position) is not None:
                 runtime.trim(target, drop)
@@ -384,12 +437,10 @@ class Host:
     def _publish(self, runtime: OperatorRuntime, upto: int) -> None:
         partition = runtime.partition.id
         self.busy.begin(Activity.OUTPUT, partition, upto)
-        with self._its_own(partition, upto):
-            try:
-                runtime.publish(upto)
-            except WAITS as error:  # what was not taken is offered again with the next command
-                if not isinstance(error, NotYetError):
-                    self._say(f"{partition}: output waits: {error}")
+        said = f"{partition}: output waits"  # what was not taken is offered again with the next command
+        waits = runtime.waits.passing(Place.PUBLISH, self._say, said)
+        with self._its_own(partition, upto), suppress(BufferError), waits:
+            runtime.publish(upto)
 
     # -- stepping ------------------------------------------------------------------------------------------------------
 
@@ -431,17 +482,18 @@ class Host:
         moved = False
         self.busy.begin(Activity.STEP, partition, runtime.position + 1)
         with self._its_own(partition, runtime.position + 1):
-            try:
-                moved = runtime.advance(wanted(runtime, command, self._keeps))
-            except WAITS as error:  # the batch stays unfinished and is tried again
-                if not isinstance(error, NotYetError):
-                    self._say(f"{partition}: batch {runtime.position + 1} waits: {error}")
-                if isinstance(error, BufferError) and self._keeps:
+            said = f"{partition}: batch {runtime.position + 1} waits"
+            try:  # a batch that waits stays unfinished and is tried again
+                with runtime.waits.passing(Place.STEP, self._say, said):
+                    moved = runtime.advance(wanted(runtime, command, self._keeps))
+            except BufferError:
+                if self._keeps:
                     relieve_full(self.runtimes.values(), command, self._budget)
             if moved and isinstance(runtime, SourceRuntime):
                 self._problems += [f"{partition}: {notice}" for notice in runtime.source.notices()]
         if not moved or partition not in self.runtimes:
             return False
+        self._memory.applied(partition, self.runtimes)
         if asked(runtime, command, self._stored.get(partition, -1)) and not command.silent(partition):
             runtime.owed = True
             self._freeze(partition)
@@ -464,7 +516,7 @@ class Host:
             return False
         self.busy.begin(Activity.FREEZE, partition, position)
         with self._its_own(partition, position):
-            rows, loops = list[Row](), dict[str, bytes]()
+            rows, loops, began = list[Row](), dict[str, bytes](), self._platform.elapsed()
             try:
                 if self._alone:
                     rows = rows_of(runtime, self._current(), self._resource.checkpoint.log)
@@ -476,11 +528,15 @@ class Host:
             installation = self.installed[partition]
             if self._alone:
                 local = frozen(runtime, rows, self._current())
-                self._writer.submit_local(partition, installation, position, local)
+                pause_s = self._platform.elapsed() - began
+                self._writer.submit_local(partition, installation, position, local, pause_s)
             else:
-                self._writer.submit(partition, installation, position, runtime.freeze(loops))
+                encode = runtime.freeze(loops)
+                pause_s = self._platform.elapsed() - began
+                self._writer.submit(partition, installation, position, encode, pause_s)
             self._stored[partition] = position
             runtime.owed = False
+            self.sender.deltas.look(self.runtimes, self._current())
         return partition in self.runtimes
 
     def _settle(self, command: Command) -> None:

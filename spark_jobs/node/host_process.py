@@ -39,7 +39,6 @@ from reprise.spark_jobs.node.meeting import admit, announce, listen
 from reprise.spark_jobs.node.outliving import LOOK_S, Code, Place, digest, wait_for_next
 from reprise.spark_jobs.node.pump import Pump, Turn, start
 from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
-from reprise.spark_jobs.topology import from_json
 
 
 def _lives(parent: int, created: float) -> bool:
@@ -58,10 +57,14 @@ class Service:
         self._turn = Turn()
         self._pump: Pump | None = None
         self.code = Code()
-        self.grace_s, self.stream = 0.0, ""
-        """For how long it outlives its executor, and whose partitions it has, as `outliving.digest` says it."""
-        self._document = ""
+        self.stream = ""
+        """Whose partitions it has, as `outliving.digest` says it."""
         self._sites: tuple[str, str, str, float] | None = None
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds for which it outlives its executor."""
+        return self.host.grace_s
 
     def keeps_folder(self) -> None:
         """Have its folder count as used: it may be in that of an application which has ended, and Spark's Worker removes
@@ -81,9 +84,6 @@ class Service:
 
     def _begin(self, command: Command) -> None:
         self.host.begin(command)
-        if command.topology != self._document:
-            self._document = command.topology
-            self.grace_s = from_json(command.topology).recovery.driver_grace_s
         if self.grace_s > 0:
             self._note(command)
         if self._pump is None and command.link:

@@ -8,7 +8,9 @@ no position.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from reprise.algorithms.failure import FailureKind
@@ -16,7 +18,8 @@ from reprise.spark_jobs.contract import Source, Tables
 from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.node.arrival import ArrivalRuntime
 from reprise.spark_jobs.node.buffers import Budget
-from reprise.spark_jobs.node.command import Command, Install, Loaded, size_of
+from reprise.spark_jobs.node.channels import CHANNELS
+from reprise.spark_jobs.node.command import Command, Install, Loaded
 from reprise.spark_jobs.node.induced import begin
 from reprise.spark_jobs.node.logged import LoggedRuntime, logged, read_log
 from reprise.spark_jobs.node.partition_log import EventualCheckpoint
@@ -25,10 +28,12 @@ from reprise.spark_jobs.node.restoring import Prepared
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
 from reprise.spark_jobs.node.settling import leave_out
 from reprise.spark_jobs.node.standbys import KeptOutput, promoted
-from reprise.spark_jobs.node.state_tables import STAGED, first_staged
+from reprise.spark_jobs.node.state_tables import INPUTS, MARKERS, SENT, STAGED, first_staged
 from reprise.spark_jobs.node.upstream_backup import begin_again
+from reprise.spark_jobs.platform import Platform
 from reprise.spark_jobs.sinks import Opening, Owner, Sink
 from reprise.spark_jobs.sinks.url import file_sink
+from reprise.spark_jobs.spill import SpillFullError, SpillStore
 from reprise.spark_jobs.state.checkpoints import CheckpointStore, said_by_store
 from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.snapshot import StateFile
@@ -42,6 +47,8 @@ from reprise.spark_jobs.topology import (
     make_sink,
     make_source,
 )
+
+log = logging.getLogger("reprise.node")
 
 FIRST_PAUSE_S = 0.5
 """Between the first two attempts; each further pause is twice as long."""
@@ -87,8 +94,12 @@ class Preparing:
     resource: StreamTopology
     command: Command
     copies: LocalCopies
-    clock: Callable[[], float]
-    """Monotonic seconds."""
+    platform: Platform
+    spilled: SpillStore | None = None
+    """Where states are put that may be larger than memory."""
+    copied: frozenset[str] = frozenset()
+    """Names of the tables of the copy that is to be promoted: the sink opens behind what was shown before the oldest output
+    that waits there."""
 
     @property
     def waits(self) -> bool:
@@ -105,22 +116,26 @@ class Preparing:
 
     def __call__(self) -> Prepared:
         """StoreError, SinkError, SourceError, NotYetError: not now; another CheckpointError: this checkpoint is bad."""
-        began = self.clock()
+        began = self.platform.elapsed()
         store = CheckpointStore(self.command.checkpoints, self.resource.checkpoint.standby, self.copies)
         log, tables = None, None
         if self.install.sent is not None:
             log = read_log(store, self.install)
         else:
-            tables = state_tables(store, self.install)
-        seconds = self.clock() - began
-        return replace(self._opened(log, tables), seconds=seconds)
+            tables = state_tables(store, self.install, self.spilled)
+        seconds = self.platform.elapsed() - began
+        return replace(self._opened(log, tables), seconds=seconds, fetched=store.fetched)
 
     def _opened(self, log: EventualCheckpoint | None, tables: Tables | None) -> Prepared:
         if log is not None:
-            return Prepared(sink=None if self._shows is None else self._sink(self._shows, {}), log=log)
+            return Prepared(sink=None if self._shows is None else self._sink(self._shows), log=log)
         if self.partition.is_source:
-            return Prepared(tables, make_source(self.resource.source(self.partition.place.operator)))
-        return Prepared(tables, sink=None if self._shows is None else self._sink(self._shows, tables or {}))
+            source = make_source(self.resource.source(self.partition.place.operator))
+            source.runs_on(self.platform)
+            return Prepared(tables, source)
+        return Prepared(
+            tables, sink=None if self._shows is None else self._sink(self._shows, tables or self.copied)
+        )
 
     def installed(
         self, prepared: Prepared, topology: Topology, budget: Budget, standby: Runtime | None = None
@@ -128,7 +143,7 @@ class Preparing:
         """The runtime of the partition at the position of its snapshot.  Calls `initial` and `restore` of user code, while
         nothing else of the node runs, as nothing says that they may be called beside `step`.  Raises what they raise; what
         was opened is closed then.  `standby`: what is here already, if that is to be promoted."""
-        began = self.clock()
+        began = self.platform.elapsed()
         try:
             if self.install.promotes is not None:
                 if isinstance(standby, PassiveStandby):
@@ -145,9 +160,9 @@ class Preparing:
             if self.resource.checkpoint.induced:
                 begin(runtime, topology, prepared.tables)
             if self.install.file is not None:
-                seconds = prepared.seconds + self.clock() - began
+                seconds = prepared.seconds + self.platform.elapsed() - began
                 slots = 0 if prepared.log is None else prepared.log.found.extent
-                runtime.loaded = Loaded(size_of(self.install.file), seconds, slots)
+                runtime.loaded = Loaded(prepared.fetched, seconds, slots)
             return runtime
         except BaseException:
             prepared.close()
@@ -174,44 +189,61 @@ class Preparing:
     def _operator(self, prepared: Prepared, topology: Topology, budget: Budget) -> OperatorRuntime:
         partition, position = self.partition, self.install.position
         operator = make_operator(self.resource.operator(partition.place.operator))
-        tables, sink = prepared.tables, prepared.sink
+        tables, sink = self._counted(prepared.tables), prepared.sink
         if self.install.shadow and self.resource.operator(partition.place.operator).output is not None:
             sink = KeptOutput(position)
         kind = ArrivalRuntime if self.resource.arrival else OperatorRuntime
-        runtime = logged(partition, operator, self.resource, self.install, budget, sink, self.clock) or kind(
-            partition, operator, None, position, budget, sink
-        )
+        runtime = logged(
+            partition, operator, self.resource, self.install, budget, sink, self.platform.elapsed
+        ) or kind(partition, operator, None, position, budget, sink)
         runtime.paged = self.resource.checkpoint.paged
-        held_back = any(name.startswith(STAGED) for name in tables or {})
-        if sink is not None and (held_back or not replayable(partition.id, self.resource, topology)):
-            runtime.staged = {}  # also where other code, now replayable, goes on from output that was not shown yet
+        was_staged = any(name.startswith(STAGED) for name in tables or {})
+        if sink is not None:
+            differs = not replayable(partition.id, self.resource, topology)
+            if differs or was_staged:
+                runtime.staged = {}
+                # other code, now replayable, goes on from output that was not shown yet
+                runtime.stages_to = None if differs else position
         if prepared.log is not None:
             assert isinstance(runtime, LoggedRuntime)
             runtime.begin(prepared.log)
             return runtime
         if tables is not None:
-            runtime.restore(tables)
+            with nullcontext() if self.spilled is None else self.spilled.at_hand():
+                runtime.restore(tables)
             return runtime
         runtime.state = operator.initial(partition.place)
         runtime.watermark = self.install.watermark
-        if position:
-            for target in runtime.feedback:
-                runtime.buffers[target].put(position, None, b"")
         if self.install.replays_to is not None:
             begin_again(runtime, self.install.replays_to)
+        elif position:
+            for target in runtime.feedback:
+                runtime.buffers[target].put(position, None, b"")
         return runtime
 
-    def _sink(self, operator: OperatorSpec, tables: Tables) -> Sink:
+    def _counted(self, tables: Tables | None) -> Tables | None:
+        """Without the numbers of messages, and the output that is stored by them, where they begin anew: everybody was even
+        at this batch then, so nobody asks for anything before it."""
+        if tables is None or self.install.numbered or SENT not in tables:
+            return tables
+        return {
+            name: table for name, table in tables.items() if name not in (SENT, MARKERS, INPUTS, CHANNELS)
+        }
+
+    def _sink(self, operator: OperatorSpec, names: Iterable[str] = ()) -> Sink:
+        """Opened.  `names`: of the tables of the state that the partition begins with."""
         assert operator.output is not None
         place, install = self.partition.place, self.install
         position = next(k for k in (install.sent, install.replays_to, install.position) if k is not None)
-        shown = min(position, first_staged(tables, position + 1) - 1)
+        shown = min(position, first_staged(names, position + 1) - 1)
         if self.install.shown is not None:
             shown = self.install.shown
         sink = make_sink(operator) or file_sink(self.command.sink, place, operator.output.format)
         owner = Owner.of(self.command.stream, self.installation)
         try:
-            sink.open(Opening(f"{self.resource.namespace}.{self.resource.name}", place, owner, shown))
+            topology = f"{self.resource.namespace}.{self.resource.name}"
+            begins = max(self.command.begins, self.command.later.get(operator.name, 0))
+            sink.open(Opening(topology, place, owner, shown, begins, self.platform))
             if (
                 self.install.shown is not None
             ):  # nobody makes these, and what was shown of them meanwhile stays
@@ -224,13 +256,23 @@ class Preparing:
         return sink
 
 
-def state_tables(store: CheckpointStore, install: Install) -> Tables | None:
+def state_tables(
+    store: CheckpointStore, install: Install, spilled: SpillStore | None = None
+) -> Tables | None:
     """The stored state, None where none is needed.  StoreError: not now; another CheckpointError: this checkpoint is bad."""
     if install.file is None:
         return None
     file = StateFile.from_json(install.file)
     with said_by_store(file.path):
-        return store.read_state(file)
+        if spilled is None:
+            return store.read_state(file)
+        try:
+            return store.read_state(file, spilled)
+        except (
+            SpillFullError
+        ) as error:  # more memory than was wished for is better than a query that stays away
+            log.warning("event=state-read-into-memory file=%s reason=%s", file.path, error)
+            return store.read_state(file)
 
 
 def replayable(output: str, resource: StreamTopology, topology: Topology) -> bool:

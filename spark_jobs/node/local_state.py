@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from reprise.algorithms.recovery_line import Heard
+from reprise.spark_jobs.node.arrival import ArrivalRuntime
 from reprise.spark_jobs.node.channels import CHANNELS, Row, held, table_of
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.induced import INDUCED
@@ -36,6 +38,10 @@ class LocalState:
     """Whether messages have forced it."""
     sealed: Sealed | None = None
     """What is stored of a partition that has a log, instead of tables."""
+    made: int | None = None
+    """Of one that applies in the order of arrival: the number of its last message."""
+    inputs: Mapping[str, Heard] = field(default_factory=dict)
+    """Of such a one: how far each input is."""
 
 
 def asked(runtime: Runtime, command: Command, stored: int) -> bool:
@@ -56,12 +62,13 @@ def rows_of(runtime: Runtime, command: Command, log: str) -> list[Row]:
     if isinstance(runtime, SourceRuntime):
         return []  # it is read again
     position, rows, sealed = runtime.position, list[Row](), 0
+    last = runtime.sent if isinstance(runtime, ArrivalRuntime) else position
     if isinstance(runtime, LoggedRuntime) and runtime.log is not None:
         sealed = runtime.log.sealed_upto(command.retain or position in command.punctuations)
     for target, buffer in runtime.buffers.items():
         if log == "checkpointed":
             needed = runtime.next_of(target, command.covered.of(target))
-            rows += held(buffer, max(buffer.floor, needed, sealed + 1), position)
+            rows += held(buffer, max(buffer.floor, needed, sealed + 1), last)
         elif target in runtime.feedback:
             rows += held(buffer, max(1, position), position)
     return rows
@@ -75,6 +82,8 @@ def frozen(runtime: Runtime, rows: Sequence[Row], command: Command) -> LocalStat
         asked_next = {t: runtime.next_of(t, command.covered.of(t)) for t in runtime.buffers}
         sealed = runtime.log.seal(position, runtime.state, runtime.watermark, rows, asked_next)
         return LocalState(None, sealed.channels, sealed=sealed)
+    if isinstance(runtime, ArrivalRuntime):
+        return _arrived(runtime, rows)
     if runtime.induced is None:
         return _frozen(runtime, rows)
     forced = runtime.induced.stores(runtime.position)
@@ -82,6 +91,16 @@ def frozen(runtime: Runtime, rows: Sequence[Row], command: Command) -> LocalStat
     encode = local.encode
     assert encode is not None
     return LocalState(lambda: {**encode(), INDUCED: known}, local.channels, forced=forced)
+
+
+def _arrived(runtime: ArrivalRuntime, rows: Sequence[Row]) -> LocalState:
+    """Take the state with how far each input is, and the numbers of messages: who is restored from it goes on counting."""
+    local, numbers = _frozen(runtime, rows, always=True), runtime.numbers()
+    encode = local.encode
+    assert encode is not None
+    return LocalState(
+        lambda: {**encode(), **numbers}, local.channels, made=runtime.sent, inputs=runtime.frontier.heard()
+    )
 
 
 def _frozen(runtime: Runtime, rows: Sequence[Row], always: bool = False) -> LocalState:

@@ -9,7 +9,8 @@ is as it was: the job fails, and the next orders are whole.  `reprise.spark_jobs
 An order is one JSON object: epoch, job, base (null: whole) and slot; `always` in whole orders; the fields of `EACH` and,
 where they changed, of `HELD`; the ranges of this job; `readers`: operator -> `Told`; `near`, of what the host's partitions
 reach over `forward` edges: target -> (slot, position); `resend`, those of `near` that must be sent everything again; and,
-where there are any, `snapshot`, `skips`, `sealed`, `standbys`, `causes` and `within`; in a survey, `survey`.
+where there are any, `snapshot`, `skips`, `sealed`, `standbys`, `causes`, `within`, `waits` and `hold`; in a survey,
+`survey`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from reprise.spark_jobs.node.command import Command, Install, Order, Shadow
 from reprise.spark_jobs.state.skips import Skip
 from reprise.spark_jobs.version import require_same
 
-ALWAYS = ("topology", "sink", "checkpoints", "window", "budget_s", "stream")
+ALWAYS = ("topology", "sink", "checkpoints", "window", "budget_s", "stream", "begins", "later")
 """Fields of a command that stay the same for a driver's life: whole orders have them."""
-EACH = ("horizon", "final", "punctuations", "retain", "confirmed", "published", "link", "generation")
+EACH = ("horizon", "final", "punctuations", "retain", "keeps", "confirmed", "published", "link", "generation")
 """Fields that each order has, the same for all hosts."""
 HELD = ("hosted", "installs", "covered")
 """Fields that an order leaves out where they are as in its base."""
@@ -53,6 +54,8 @@ _OTHERS = (
     "standbys",
     "causes",
     "within",
+    "waits",
+    "hold",
     "survey",
 )
 ORDER_FIELDS = frozenset((*_OTHERS, *EACH, *HELD))
@@ -213,6 +216,8 @@ def _command(order: Order, raw: Mapping[str, Any], book: _Book) -> Command:
         standbys={p: Shadow(*told) for p, told in raw.get("standbys", {}).items()},
         causes=raw.get("causes", {}),
         within=raw.get("within", {}),
+        waits=tuple(raw.get("waits", ())),
+        hold=raw.get("hold", False),
         survey=raw.get("survey", False),
         covered=Positions(**book.held["covered"]),
         routes=_Made(lambda: _routes(book)),

@@ -2,12 +2,17 @@
 
 The partition sends what has changed every few batches, as a message to the node of its standby (Hwang et al.,
 "High-Availability Algorithms for Distributed Stream Processing", section 5.1).  When the standby is promoted, its state is
-restored out of memory, and what followed is stepped again.  Where arbitrary operators of Hwang et al. wait for an answer
-before output leaves the primary, it leaves here at once: operators are deterministic, so what is stepped again is the
-same, and its readers skip it.  docs/decisions/0041-passive-standbys.md.
+restored out of memory, and what followed is stepped again.  What a deterministic operator gives leaves at once: what is
+stepped again is the same, and its readers skip it.  What an arbitrary one gives waits until the standby is known to have it
+(`reprise.spark_jobs.node.standbys.let_wait`).  docs/decisions/0041-passive-standbys.md, docs/decisions/0076.
 
-Invariants: a delta is made of a partition as it is between two batches, and all of whose output up to there is shown; a
-standby takes one whole or not at all; and no trouble here ends the partition.
+A sink that shows later what it was given may not have shown the last batch by the end of a stage, and a partition that is
+on the node of what it reads steps on at the beginning of each job, so that no stage may ever end with all shown.  Its delta
+is made before it steps again.
+
+Invariants: a delta is made of a partition as it is between two batches, and all of whose output up to there is shown, or
+staged until a checkpoint covers it and then part of the delta; a standby takes one whole or not at all; and no trouble here
+ends the partition.
 """
 
 from __future__ import annotations
@@ -82,11 +87,17 @@ class PassiveStandby(Runtime):
             for buffer, outputs in found:
                 buffer.clear()
                 buffer.floor = outputs.floor
-        for buffer, outputs in found:
-            for batch, watermark, body in outputs.entries:
-                if batch >= buffer.floor:
-                    buffer.put(batch, watermark, body)
-        self.copy.take(delta)
+        try:
+            for buffer, outputs in found:
+                for batch, watermark, body in outputs.entries:
+                    if batch >= buffer.floor:
+                        buffer.put(batch, watermark, body)
+            self.copy.take(delta)
+        except BaseException:
+            # else what the partition gives later in place of it would be put beside it, for some targets and not for others
+            for buffer, _ in found:
+                buffer.forget_behind(self.copy.position)
+            raise
         for buffer, outputs in found:
             if delta.base is not None and outputs.floor > delta.base + 1:
                 buffer.lack(outputs.floor - 1)  # of what followed the base not all is there
@@ -114,6 +125,18 @@ class _Sent:
     """How far the standby is known to be."""
     tries: int = 0
     """Jobs in which something was sent, or was to be, since it has come there."""
+    held_up: bool = False
+    """Whether something was to be sent when that was looked at last, and the partition was not at rest."""
+    stood: tuple[Order, int] = ((0, 0), -1)
+    """The job in which the partition was looked at last, and where it was when that was done first in that job."""
+    stands: bool = False
+    """Whether it came no further between these moments of two jobs, nor since."""
+
+    def look_at(self, order: Order, position: int) -> None:
+        """A partition is there in this job."""
+        if order != self.stood[0]:
+            self.stands, self.stood = position == self.stood[1], (order, position)
+        self.stands = self.stands and position == self.stood[1]
 
     def waits(self, command: Command, known: int) -> bool:
         """Whether nothing is sent now: what was sent last, or was to be, came to nothing, and the pause after that is not
@@ -136,11 +159,29 @@ class DeltaSender:
     say: Callable[[str], None]
     busy: Note
     _sent: dict[str, _Sent] = field(default_factory=dict)
+    _early: dict[str, tuple[str, Message, bytes]] = field(default_factory=dict)
+    """What was made of partitions before they stepped on, with the installation of the standby of each."""
+
+    def look(self, runtimes: Mapping[str, Runtime], command: Command) -> None:
+        """Make now what was to be made at the end of a stage, and could not be.  To be called before partitions step, and
+        where one has stood still until all was shown."""
+        held_up = {p: runtimes[p] for p, sent in self._sent.items() if sent.held_up and p in runtimes}
+        for _, message, body in self._now(held_up, command) if held_up else ():
+            partition = message.source
+            self._early[partition] = command.standbys[partition].installation, message, body
 
     def outgoing(
         self, runtimes: Mapping[str, Runtime], command: Command
     ) -> Iterator[tuple[int, Message, bytes]]:
         """What is to be sent now, with the slot of each."""
+        early, self._early = self._early, {}
+        for partition, (installation, message, body) in early.items():
+            shadow = command.standbys.get(partition)
+            if shadow is not None and shadow.installation == installation and shadow.slot != command.slot:
+                yield shadow.slot, message, body
+        yield from self._now(runtimes, command)
+
+    def _now(self, runtimes: Mapping[str, Runtime], command: Command) -> Iterator[tuple[int, Message, bytes]]:
         passive = {p: s for p, s in command.standbys.items() if s.every and s.slot != command.slot}
         for gone in self._sent.keys() - passive.keys():
             del self._sent[gone]
@@ -152,13 +193,16 @@ class DeltaSender:
             if sent is None or sent.installation != shadow.installation:
                 sent = self._sent[partition] = _Sent(shadow.installation)
             there = -1 if shadow.again else shadow.position
+            sent.look_at(command.order, runtime.position)
             if sent.waits(command, there):
                 continue
             if sent.last[0] == command.order:
                 if shadow.again or sent.last[1] is None:
                     continue  # all of it is on its way, or cannot be made now
                 there = max(there, sent.last[1])
-            if not _due(runtime, there, shadow.every, command):
+            due = _due(runtime, there, shadow.every, command, sent.stands)
+            sent.held_up = due and not _is_at_rest(runtime)
+            if not due or sent.held_up:
                 continue
             self.busy.begin(Activity.FREEZE, partition, runtime.position)
             began = runtime.cpu_clock()
@@ -174,16 +218,27 @@ class DeltaSender:
             yield shadow.slot, Message(partition, partition, runtime.position, None, None), body
 
 
-def _due(runtime: OperatorRuntime, there: int, every: int, command: Command) -> bool:
-    """Whether it is time to send more than what is `there`, and the partition is between two batches, with all of its output
-    shown."""
+def _due(runtime: OperatorRuntime, there: int, every: int, command: Command, stands: bool) -> bool:
+    """Whether it is time to send more than what is `there`.  `stands`: the partition came no further in a whole job."""
     position = runtime.position
-    if runtime.unfinished is not None or runtime.settled < position:
-        return False
+    if runtime.leaves_to is not None:
+        every = min(every, command.window)  # it gets no further ahead of its readers than that
+        if stands and position > there:
+            return True  # it may stand still for those who wait for what it gave: else the stream could stop here
     if there < 0 or position - there >= every:
         return True
     # a standby that a checkpoint is ahead of is of no use
     return any(there < k <= position for k in (command.published, *command.punctuations))
+
+
+def _is_at_rest(runtime: OperatorRuntime) -> bool:
+    """Whether a partition is between two batches, with all of its output shown, or staged until a checkpoint covers it, and
+    in a state from which what it gives next follows."""
+    position = runtime.position
+    if runtime.unfinished is not None or runtime.settled < position:
+        return False
+    # else it is fed again: nothing follows from what it is on the way
+    return position >= runtime.replays_to
 
 
 def _made(runtime: OperatorRuntime, shadow: Shadow, sent: _Sent) -> bytes:

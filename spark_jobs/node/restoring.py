@@ -6,7 +6,8 @@ the host's thread, on which all partitions of the node work, asks whether it is 
 Invariants: the host's thread waits for nothing here; what is no longer wanted (the partition was dropped, or is to begin
 from something else) is never handed out, and its source or sink is closed; the states that are being read, or wait to be
 installed, are together no larger than `LIMIT`, but one may always be; and what standbys begin with holds up no partition: it
-is got one at a time, while no state of a partition is read or waits for that, and is no part of these bounds.
+is got one at a time, while no state of a partition is read or waits for that, and is no part of these bounds; and a state
+that the driver has not granted is not begun to be read (`allow`), nor is any when nothing was heard of it for `GRANT_S`.
 
 Threads are made as they are needed and end with their work: one that hangs in a client which never answers keeps no other
 partition waiting, up to `MOST_THREADS` of them.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -24,6 +25,7 @@ from functools import partial
 from polars.exceptions import PanicException
 
 from reprise.spark_jobs.contract import Source, Tables
+from reprise.spark_jobs.node.command import GRANT_S
 from reprise.spark_jobs.node.partition_log import EventualCheckpoint
 from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.sinks import Sink
@@ -51,6 +53,8 @@ class Prepared:
     log: EventualCheckpoint | None = None
     seconds: float = 0.0
     """That it took to read."""
+    fetched: int = 0
+    """Bytes of it that the store has given; the others were on the disk of this node."""
 
     def close(self) -> None:
         """Give back connections, where no partition was made of it."""
@@ -95,6 +99,16 @@ class Restorer:
         """Bytes of states that are being read or wait to be installed, also of those that nobody wants any more."""
         self._standby: _Preparation | None = None
         """That of a standby which has begun and is not over, also if nobody wants it any more."""
+        self._waits: Collection[str] = ()
+        """Partitions whose states are not to be read yet."""
+        self._heard: float | None = None
+        """When that was said; None: nobody says it, and nothing waits."""
+
+    def allow(self, waits: Collection[str]) -> None:
+        """What is asked for may be begun, but the states of `waits`; until the next call, for `GRANT_S` at most."""
+        with self._changed:
+            self._waits, self._heard = frozenset(waits), self._clock()
+            self._begin_more()
 
     def ask(
         self,
@@ -168,6 +182,12 @@ class Restorer:
             self._held -= found.size
         self._begin_more()
 
+    def _is_granted(self, one: _Preparation) -> bool:
+        if not one.size or self._heard is None:
+            return True  # it reads no state: a source or a sink is opened
+        waits = self._wanted.keys() & self._waits
+        return self._clock() - self._heard <= GRANT_S and not any(self._wanted[p] is one for p in waits)
+
     def _begin_more(self) -> None:
         self._begin_partitions([p for p in self._wanted.values() if not p.standby])
         queued = [p for p in self._wanted.values() if p.standby and p.stage is _Stage.QUEUED]
@@ -179,7 +199,7 @@ class Restorer:
     def _begin_partitions(self, wanted: Sequence[_Preparation]) -> None:
         begun = sum(p.stage is _Stage.UNDER_WAY for p in wanted)
         holding = any(p.stage is not _Stage.QUEUED for p in wanted)
-        queued = [p for p in wanted if p.stage is _Stage.QUEUED]
+        queued = [p for p in wanted if p.stage is _Stage.QUEUED and self._is_granted(p)]
         for found in sorted(queued, key=lambda one: -one.value):
             if begun >= PARALLEL or self._threads >= MOST_THREADS:
                 return

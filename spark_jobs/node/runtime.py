@@ -20,13 +20,7 @@ import pyarrow as pa
 
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Inbox, Input, Operator, Range, Source, Tables, require_table
-from reprise.spark_jobs.errors import (
-    EncodeError,
-    LostOutputError,
-    NotYetError,
-    SourceError,
-    StepError,
-)
+from reprise.spark_jobs.errors import EncodeError, LostOutputError, NotYetError, SourceError, StepError
 from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
 from reprise.spark_jobs.node.channels import CHANNELS, put_back
 from reprise.spark_jobs.node.command import Command, Loaded
@@ -38,11 +32,13 @@ from reprise.spark_jobs.node.state_tables import (
     MARKS_ALONE,
     STAGED,
     WATERMARK,
+    frozen,
+    restored,
     watermark_table,
 )
+from reprise.spark_jobs.node.waits import Waits
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators.frames import END_OF_TIME
-from reprise.spark_jobs.operators.paged import freezer
 from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.sinks import Sink, said_by_sink
 from reprise.spark_jobs.state.ledger import has_ended
@@ -71,10 +67,15 @@ class Runtime(ABC):
         self.unfinished: Output | None = None
         self.owed = False
         """Whether it is to be stored as it is now, and is not yet (its sink, or a disk).  It goes no further until then."""
+        self.unmarked: tuple[int, ...] = ()
+        """Batches that were given to the sink before it was known that they may lack rows."""
         self.induced: Induced | None = None
         """What communication-induced checkpoints know of it."""
-        self.replays_to, self.loaded = 0, Loaded()
+        self.watermark: int | None = None
+        self.replays_to, self.loaded, self.waits = 0, Loaded(), Waits()
         """Batches up to here are stepped once more and nothing else: nobody needs what they give."""
+        self.leaves_to: int | None = None
+        """Output behind this batch waits until the passive standby has it, as a replay may differ; None: it leaves."""
         self.cpu_s, self.cpu_clock, self.input_bytes, self.input_rows = 0.0, time.thread_time, 0, 0
         self.feedback = {t for d in partition.downstream if d.feedback for t in d.targets}
         self.buffers = {
@@ -132,11 +133,16 @@ class Runtime(ABC):
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes, header: bytes) -> None:
         """Buffer one batch for one target.  A partition that holds nothing older may do so on a full node: else the one
-        that lags most could wait for room that others take with what they produced for it."""
+        that lags most could wait for room that others take with what they produced for it.  Over a feedback edge the batch
+        before is not older: its reader applies it with this one, of which it may need what is made here.  What waits for the
+        standby is not older either: it would wait for itself."""
         try:
             self.buffers[target].put(batch, watermark, body, header=header)
         except BufferError:
-            if any(buffer.holds_before(batch) for buffer in self.buffers.values()):
+            # what waits for the standby makes no room before that has it: nothing that has left may be here, as else its
+            # readers make room, and what fills the node may be what a reader that is lost will ask for
+            last = batch if self.leaves_to is None else min(batch, self.leaves_to + 1)
+            if any(buffer.holds_before(last - (t in self.feedback)) for t, buffer in self.buffers.items()):
                 raise
             self.buffers[target].put(batch, watermark, body, force=True, header=header)
 
@@ -152,30 +158,38 @@ class Runtime(ABC):
         """Send `target` again what follows batch `position`; False when that is not here any more."""
         return self.buffers[target].rewind(self.next_of(target, position))
 
+    def since(self, target: str) -> int:
+        """The least position at which a target could begin again with what is here."""
+        floor = self.buffers[target].floor
+        return floor if target in self.feedback and floor > 1 else floor - 1
+
     @property
     def kept_since(self) -> int:
         """The least position at which each of its targets could begin again with what is here."""
-        floors = ((t, buffer.floor) for t, buffer in self.buffers.items())
-        first = (floor if t in self.feedback and floor > 1 else floor - 1 for t, floor in floors)
-        return max(first, default=0)
+        return max(map(self.since, self.buffers), default=0)
 
     def lacks(self, covered: Positions) -> int:
         """The least position at which each of those targets could begin again that could not begin at what is `covered`."""
-        first = (
-            buffer.floor if t in self.feedback and buffer.floor > 1 else buffer.floor - 1
-            for t, buffer in self.buffers.items()
-            if buffer.floor > self.next_of(t, covered.of(t))
-        )
-        return max(first, default=0)
+        short = (t for t, b in self.buffers.items() if b.floor > self.next_of(t, covered.of(t)))
+        return max(map(self.since, short), default=0)
 
     def pending(self, target: str, applied: int, window: int) -> Iterator[tuple[Message, bytes]]:
         """Messages for `target`, which has applied batch `applied`, for at most `window` batches behind that."""
-        return self.buffers[target].pending(applied, applied + window)
+        upto = applied + window
+        return self.buffers[target].pending(
+            applied, upto if self.leaves_to is None else min(upto, self.leaves_to)
+        )
 
     def close(self) -> None:
         """Give back the buffers' memory and disk, and connections."""
         for buffer in self.buffers.values():
             buffer.clear()
+
+    @property
+    def handed(self) -> int:
+        """The last batch that it has given to its sink, or need not give any more."""
+        known = max(self.position, self.replays_to)
+        return known + 1 if self.unfinished is not None and self.unfinished.handed else known
 
     @property
     def settled(self) -> int:
@@ -216,7 +230,9 @@ class SourceRuntime(Runtime):
         self.horizon = 0
         self.final: int | None = None
         self._replayed: tuple[int, dict[str, bytes], int | None] | None = None
-        self.forgotten = position
+        self._began = position
+        """The last batch that the state has followed with which it began."""
+        self.forgotten = max(0, position - self.partition.late)
         """The last batch that cannot be read again."""
 
     def _read(self, batch: int) -> tuple[pa.Table | None, int | None]:
@@ -228,6 +244,8 @@ class SourceRuntime(Runtime):
         try:
             table = self.source.read(place, batch, span) if span.end > span.start else None
             if batch not in self.marks:
+                if batch <= self._began and self.state is not None:  # the state it began with has it
+                    return table, None  # only over feedback edges, and nobody asks these for the time
                 self.state, self.marks[batch] = self.source.follow(place, self.state, batch, span, table)
             return table, self.marks[batch]
         except (SourceError, NotYetError):
@@ -236,7 +254,9 @@ class SourceRuntime(Runtime):
             raise self._step_error(batch, error) from error
 
     def forget(self, upto: int) -> None:
-        """Ranges up to batch `upto` are not asked for again."""
+        """Nobody goes back behind batch `upto`: ranges up to it, or for feedback edges to the one before, are not asked for
+        again."""
+        upto -= self.partition.late
         self.forgotten = max(self.forgotten, upto)
         for known in (self.ranges, self.marks):
             for old in [b for b in known if b <= upto]:
@@ -244,14 +264,26 @@ class SourceRuntime(Runtime):
 
     def rewind(self, target: str, position: int) -> bool:
         super().rewind(target, position)
-        return position >= self.forgotten
+        return self.next_of(target, position) > self._lacking(target)
+
+    def since(self, target: str) -> int:
+        lacking = self._lacking(target)
+        return lacking + (target in self.feedback) if lacking else 0
+
+    def _lacking(self, target: str) -> int:
+        """The last batch that a target cannot be sent.  Where the watermark of the one with whose state this began was not
+        stored its rows alone are known; who reads it by another edge than a feedback edge needs both."""
+        if target in self.feedback or self.state is None or self._began in self.marks:
+            return self.forgotten
+        return max(self.forgotten, self._began)
 
     @property
     def kept_since(self) -> int:
-        return self.forgotten
+        return self.forgotten + self.partition.late if self.forgotten else 0
 
     def lacks(self, covered: Positions) -> int:
-        return self.forgotten if self.forgotten > covered.least((self.partition.id, *self.buffers)) else 0
+        since = self.kept_since
+        return since if since > covered.least((self.partition.id, *self.buffers)) else 0
 
     def _put(self, target: str, batch: int, watermark: int | None, body: bytes, header: bytes) -> None:
         with suppress(BufferError, OSError):  # it can be read again
@@ -267,7 +299,7 @@ class SourceRuntime(Runtime):
         began = self.cpu_clock()
         table, watermark = self._read(batch)
         self.emit(Output(batch, watermark, table), wanted)
-        self.position = batch
+        self.position, self.watermark = batch, watermark
         if table is not None:
             self.input_bytes += table.nbytes
             self.input_rows += table.num_rows
@@ -331,9 +363,10 @@ class OperatorRuntime(Runtime):
         self.needs = tuple((u.partition, 1 if u.feedback else 0) for u in partition.upstream)
         self.staged: dict[int, pa.Table | None] | None = None
         """Output not yet shown, where a replay could differ: it becomes visible with the checkpoint that covers it."""
+        self.stages_to: int | None = None
+        """What is staged up to this batch may differ in a replay, and what is later waits for that alone; None: all may."""
         self._handed = 0
         """The last staged batch that the sink was given; it is kept until the sink shows it."""
-        self.watermark: int | None = None
         self.paged = False
         """Whether its state is frozen in pages, where its operator offers them."""
 
@@ -353,7 +386,7 @@ class OperatorRuntime(Runtime):
         it, also when its readers have applied it by then.  It gets no further meanwhile, so no more than that stays."""
         if target in self.feedback:
             if self.unfinished is not None:
-                upto = min(upto, self.unfinished.batch)
+                upto = min(upto, self.position + 1)
             elif self.owed:
                 upto = min(upto, self.position)
         super().trim(target, upto)
@@ -368,6 +401,7 @@ class OperatorRuntime(Runtime):
         self.inbox[message.source].setdefault(message.batch, message)
 
     def advance(self, wanted: Callable[[str], bool]) -> bool:
+        self._mark_late()
         batch = self.position + 1
         if self.unfinished is None and not self._ready(batch):
             return False
@@ -396,6 +430,13 @@ class OperatorRuntime(Runtime):
         if self.induced is None or self.unfinished is not None or not self._ready(batch):
             return False
         return self.induced.forced(self.position, [self.inbox[u][batch - d] for u, d in self._heard(batch)])
+
+    def _mark_late(self) -> None:
+        """Mark what was given to the sink before it was known that it may lack rows; raises what `Sink.mark` raises."""
+        while self.unmarked and self.sink is not None:
+            with said_by_sink():
+                self.sink.mark(self.unmarked[0])
+            self.unmarked = self.unmarked[1:]
 
     def _hand_over(self, output: Output) -> None:
         """Give a batch to the sink, or stage it, once."""
@@ -456,7 +497,7 @@ class OperatorRuntime(Runtime):
 
     def freeze(self, loops: Mapping[str, bytes]) -> Callable[[], Parts] | None:
         """State, watermark and, for a cycle, its loops."""
-        state = freezer(self.operator, self.paged)(self.state) if self.state is not None else None
+        state = frozen(self.operator, self.paged, self.state) if self.state is not None else None
         watermark = self.watermark
         staged = dict(self.staged or {})
         if state is None and not loops and watermark is None and not staged:
@@ -475,21 +516,26 @@ class OperatorRuntime(Runtime):
         return encode
 
     def publish(self, upto: int) -> None:
-        """Show staged output of batches that a complete checkpoint covers; raises SinkError."""
+        """Show staged output of batches that a complete checkpoint covers, and once it covers all that may differ, the rest:
+        from then on nothing is staged.  Raises SinkError."""
         if self.staged is None or self.sink is None:
             return
+        in_order = self.stages_to is not None and upto >= self.stages_to
+        if in_order:
+            upto = self.position
         for batch in sorted(b for b in self.staged if self._handed < b <= upto):
             self._write(batch, self.staged[batch])
             self._handed = batch
         for batch in [b for b in self.staged if b <= min(self._handed, self.sink.visible)]:
             del self.staged[batch]
+        if in_order and not self.staged and self.sink.visible >= self.position:
+            self.staged = None
 
     def restore(self, tables: Tables) -> None:
-        own = {name: t for name, t in tables.items() if not name.startswith(("runtime/", FEEDBACK, STAGED))}
         if self.staged is not None:
             kept = {n: t for n, t in tables.items() if n.startswith(STAGED)}
             self.staged = {int(n.removeprefix(STAGED)): t if t.num_columns else None for n, t in kept.items()}
-        self.state = self.operator.restore(self.partition.place, own)
+        self.state = restored(self.operator, self.partition.place, tables)
         self.watermark = tables[WATERMARK]["watermark"][0].as_py()
         if CHANNELS in tables:
             put_back(self.buffers, tables[CHANNELS])

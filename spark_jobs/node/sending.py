@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 
-from reprise.spark_jobs.errors import WAITS, NotYetError
 from reprise.spark_jobs.node.busy import Activity, Note
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.passive import DeltaSender
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
+from reprise.spark_jobs.node.waits import Place
 from reprise.spark_jobs.node.wire import HeaderKey, Message, decode_table, header_key
 
 Sent = list[tuple[Message, bytes]]
@@ -31,6 +31,11 @@ class Sender:
     """Who sends first next time, so that nobody waits behind the same ones for ever."""
     header_bytes: int = 0
     """What was ever sent to other nodes beside rows."""
+    message_bytes: int = 0
+    """Rows that were ever sent to other nodes, encoded; each as often as it was sent."""
+    standby_bytes: int = 0
+    """What was ever sent to standbys on other nodes, encoded: rows once more to active ones, states and outputs to passive
+    ones."""
     confirmed: dict[str, int] = field(default_factory=dict)
     """Targets elsewhere -> the last batch that they have applied, as their nodes have said since the driver last did."""
     deltas: DeltaSender = field(init=False)
@@ -82,6 +87,7 @@ class Sender:
                 for message, body in self._pending(runtime, target, applied, command.window):
                     taken.append((message, body))
                     left[slot] = left.get(slot, limit) - len(body)
+                    self.message_bytes += len(body)
                     if message.header and (key := (slot, header_key(message))) not in headers:
                         headers.add(key)
                         left[slot] -= len(message.header)
@@ -94,8 +100,10 @@ class Sender:
                 active = not shadow.every and shadow.slot not in (command.slot, *without)
                 if active and target in runtime.buffers:
                     found = self._to_standby(runtime, target, shadow.position, command.window)
+                    self.standby_bytes += sum(len(body) for _, body in found)
                     by_slot.setdefault(shadow.slot, []).extend(found)
         for slot, message, body in self.deltas.outgoing(self.runtimes, command):
+            self.standby_bytes += len(body)
             by_slot.setdefault(slot, []).append((message, body))
         return {slot: messages for slot, messages in by_slot.items() if messages}
 
@@ -122,9 +130,6 @@ class Sender:
         if isinstance(runtime, SourceRuntime):  # what it does not have any more it reads again
             self.busy.begin(Activity.STEP, runtime.partition.id, runtime.buffers[target].cursor)
         with self.guard(runtime.partition.id, runtime.buffers[target].cursor):
-            try:
+            said = f"{runtime.partition.id}: rows for {target} wait"  # for the source, or the disk of spilled output
+            with suppress(BufferError), runtime.waits.passing(Place.RESEND, self.say, said):
                 yield from runtime.pending(target, applied, window)
-            except NotYetError:
-                return
-            except WAITS as error:  # of the source, or of the disk that output was spilled to
-                self.say(f"{runtime.partition.id}: rows for {target} wait: {error}")

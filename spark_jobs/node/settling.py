@@ -15,6 +15,7 @@ from reprise.spark_jobs.errors import (
     StepError,
 )
 from reprise.spark_jobs.node.runtime import OperatorRuntime
+from reprise.spark_jobs.node.waits import Place
 from reprise.spark_jobs.sinks import Sink, said_by_sink
 
 MARKING_TRIES = 20
@@ -74,4 +75,5 @@ def settle(runtime: OperatorRuntime, sink: Sink, patience_s: float) -> str:
         raise StepError(runtime.partition.place.operator, partition, runtime.position, error) from error
     except Exception as error:  # of a client library: it passes
         trouble = f"{type(error).__name__}: {error}"
+    runtime.waits.meets(Place.SETTLE, SinkError(trouble) if trouble else None)
     return f"{partition}: output waits: {trouble}" if trouble else ""

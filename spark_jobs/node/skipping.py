@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from reprise.algorithms.spans import up_to
 from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.errors import StepError
 from reprise.spark_jobs.state.skips import Skip
@@ -55,6 +56,10 @@ class Skipped:
     def marks(self, batch: int) -> bool:
         """Whether a batch of the output may lack rows."""
         return _within(batch, self.marked)
+
+    def marked_to(self, last: int) -> set[int]:
+        """Batches up to `last` of the output that may lack rows."""
+        return up_to(self.marked, last)
 
     def idles(self, batch: int) -> bool:
         """Whether the code of the partition is not called for a batch."""
@@ -99,15 +104,31 @@ def skipped(
 
 
 def skip(runtime: Runtime, command: Command) -> None:
-    """Let a partition go by the skips of a command: what is in its inbox and is not to be heard goes."""
+    """Let a partition go by the skips of a command: what is in its inbox and is not to be heard goes, and what it has shown
+    already is to be marked as well where it may be said to lack rows.  That is so where a reader of a lost partition is
+    further back than it once was, and makes batches again without rows that they had."""
     if not command.skips and not command.sealed and runtime.skipped is NOTHING:
         return
     now = skipped(runtime.partition.id, runtime.inbox, command.skips, command.sealed)
     if now != runtime.skipped:
+        late = {b for b in shown_too_early(runtime, command.skips) if not runtime.skipped.marks(b)}
+        runtime.unmarked = tuple(sorted(late.union(runtime.unmarked)))
         runtime.skipped = now
         for upstream, held in runtime.inbox.items():
             for batch in [b for b in held if now.refuses(upstream, b)]:
                 del held[batch]
+
+
+def shown_too_early(runtime: Runtime, skips: Collection[Skip]) -> set[int]:
+    """Batches that a partition has given to its sink and that skips mark, so that nobody has marked them before.  Not those
+    behind which it begins anew itself, as they are marked when it is installed; and nothing of skips that it is past."""
+    partition, last = runtime.partition.id, runtime.handed
+    spans = (
+        skip.marked[partition]
+        for skip in skips
+        if partition in skip.marked and skip.partition != partition and runtime.position <= skip.until
+    )
+    return up_to(spans, last)
 
 
 def begin_anew(runtime: OperatorRuntime) -> None:

@@ -12,12 +12,15 @@ waits here to be shown.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from reprise.spark_jobs.errors import SinkError
+from reprise.spark_jobs.errors import NotYetError, SinkError
 from reprise.spark_jobs.node.buffers import Budget
 from reprise.spark_jobs.node.command import Command, Install, Shadow
 from reprise.spark_jobs.node.kept import relieve
@@ -31,10 +34,11 @@ MOST_KEPT = 64 * 2**20
 
 
 class KeptOutput(Sink):
-    """The output of a standby: kept until the partition itself has shown it."""
+    """The output of a standby: kept until the partition itself has shown it, with marks of batches that may lack rows."""
 
     def __init__(self, position: int) -> None:
         self.visible = position
+        self.marked: set[int] = set()
         self._kept: dict[int, pa.Table | None] = {}
         self._bytes = 0
         self._waits = False
@@ -48,8 +52,12 @@ class KeptOutput(Sink):
         if not self._waits:
             self.visible = batch
 
+    def mark(self, batch: int) -> None:
+        self.marked.add(batch)
+
     def forget(self, upto: int) -> None:
         """Batches up to `upto` are shown."""
+        self.marked = {batch for batch in self.marked if batch > upto}
         for batch in [b for b in self._kept if b <= upto]:
             table = self._kept.pop(batch)
             self._bytes -= table.nbytes if table is not None else 0
@@ -66,6 +74,78 @@ class KeptOutput(Sink):
 
     def shown(self) -> list[tuple[int, float]]:
         return []
+
+
+class Kept(NamedTuple):
+    """A batch that a standby has kept."""
+
+    batch: int
+    table: pa.Table | None
+    lacking: bool
+    """Whether rows of it may be missing, and it is not marked yet."""
+
+
+class CatchingUp(Sink):
+    """The sink of a standby that was promoted, where it could not take at once all that is to be given to it first: a client
+    takes no more than its buffer holds, and waits for its brokers before it has marked a batch.  Opened anew it would begin
+    with the first of them again, and again."""
+
+    def __init__(self, sink: Sink, kept: Iterable[Kept]) -> None:
+        self._sink, self._kept = sink, deque(kept)
+        self.marks = sink.marks
+
+    @property
+    def visible(self) -> int:
+        """What the sink itself shows: batches that wait here come after that."""
+        return self._sink.visible
+
+    @visible.setter
+    def visible(self, batch: int) -> None:
+        self._sink.visible = batch
+
+    @property
+    def waits(self) -> int:
+        """So many batches it was not given yet."""
+        return len(self._kept)
+
+    def catch_up(self) -> None:
+        """Give the sink what was kept, in order.  Raises what `mark` and `write` of it raise, for the first that it does not
+        take."""
+        with said_by_sink():
+            while self._kept:
+                batch, table, lacking = self._kept[0]
+                if lacking:
+                    self._sink.mark(batch)
+                    self._kept[0] = Kept(batch, table, False)
+                self._sink.write(batch, table)
+                self._kept.popleft()
+
+    def write(self, batch: int, table: pa.Table | None) -> None:
+        self.catch_up()
+        self._sink.write(batch, table)
+
+    def mark(self, batch: int) -> None:
+        self._sink.mark(batch)
+
+    def settle(self, patience_s: float) -> str | None:
+        self._go_on()
+        return self._sink.settle(patience_s) or self._go_on()  # what it has shown makes room for what waits
+
+    def _go_on(self) -> str | None:
+        """Give it as much as it takes; what is in the way, if that is trouble."""
+        try:
+            self.catch_up()
+        except NotYetError:
+            return None
+        except SinkError as error:
+            return str(error)
+        return None
+
+    def shown(self) -> list[tuple[int, float]]:
+        return self._sink.shown()
+
+    def close(self) -> None:
+        self._sink.close()
 
 
 def adopt(installed: dict[str, str], runtimes: Mapping[str, Runtime], command: Command) -> dict[str, Install]:
@@ -90,14 +170,20 @@ def adopt(installed: dict[str, str], runtimes: Mapping[str, Runtime], command: C
 
 
 def promoted(runtime: OperatorRuntime, sink: Sink | None, shown: int) -> None:
-    """Let a standby be its partition.  `sink`: opened, with batches up to `shown` in it.  Raises what a sink has for errors;
-    then it is no more than it was, and the same can be asked again with a sink that is opened anew."""
+    """Let a standby be its partition.  `sink`: opened, with batches up to `shown` in it.  What it cannot take yet it is
+    given before anything else.  Raises what else a sink has for errors; then the standby is no more than it was, and the
+    same can be asked again with a sink that is opened anew."""
     if isinstance(kept := runtime.sink, KeptOutput):
         assert sink is not None
-        with said_by_sink():
-            for batch, table in kept.behind(shown):
-                sink.write(batch, table)
-        runtime.sink = sink
+        marks = runtime.skipped.marks
+        later = CatchingUp(
+            sink, (Kept(b, table, b in kept.marked or marks(b)) for b, table in kept.behind(shown))
+        )
+        with suppress(NotYetError):
+            later.catch_up()
+        # the partition may have been lost before it could mark what it had shown
+        runtime.unmarked = tuple(sorted(runtime.skipped.marked_to(shown)))
+        runtime.sink = later if later.waits else sink
     runtime.cpu_s, runtime.input_bytes, runtime.input_rows = (
         0.0,
         0,
@@ -112,12 +198,28 @@ def follow(runtime: Runtime, command: Command) -> None:
         if isinstance(kept := getattr(runtime, "sink", None), KeptOutput):
             kept.forget(command.standbys[partition].shown)
         return
+    let_wait(runtime, command)
     for target, shadow in command.standbys.items():
         buffer = runtime.buffers.get(target)
         if buffer is None or not shadow.lags:
             continue
         if shadow.every or shadow.again or not buffer.standby:
             buffer.standby = runtime.next_of(target, shadow.position)
+
+
+def let_wait(runtime: Runtime, command: Command) -> None:
+    """Let output of an operator whose replay may differ leave only when its passive standby has it, with the state that gave
+    it (Hwang et al., section 5.1).  What may have left before there was a standby is in the first delta."""
+    if not isinstance(runtime, OperatorRuntime) or runtime.operator.kind.deterministic:
+        return
+    shadow = command.standbys.get(runtime.partition.id)
+    if shadow is None or not shadow.every:
+        runtime.leaves_to = None
+        return
+    if runtime.leaves_to is None:  # of a batch that is not finished some targets may have been sent theirs
+        runtime.leaves_to = runtime.position + (runtime.unfinished is not None)
+    if shadow.lags:
+        runtime.leaves_to = max(runtime.leaves_to, shadow.position)
 
 
 def unfed(runtimes: Iterable[Runtime], command: Command) -> set[str]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from polars.exceptions import PanicException
+
 from reprise.spark_jobs.node.command import Command
-from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
+from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime
 
 
 def with_causes(positions: Mapping[str, int], causes: Mapping[str, int]) -> Mapping[str, int]:
@@ -28,11 +30,38 @@ def dropped(runtimes: Iterable[Runtime], command: Command) -> dict[str, int]:
     found: dict[str, int] = {}
     for runtime in runtimes if command.causes else ():
         for target in runtime.buffers.keys() & command.causes.keys():
-            here = (
-                runtime.forgotten if isinstance(runtime, SourceRuntime) else runtime.buffers[target].floor - 1
-            )
+            here = runtime.since(target)
             if here > max(command.covered.of(target), found.get(target, 0)):
                 found[target] = here
+    return found
+
+
+def oldest(
+    runtimes: Mapping[str, Runtime], command: Command, problems: list[str]
+) -> dict[str, tuple[int, int | None]]:
+    """The last batch that each partition has applied which would be fed again and whose state says how far back it reaches,
+    and what it says then; nothing of one that has stepped a batch and could not give it yet.  User code that raises has
+    harmed no batch: that is one of `problems`."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for partition in command.causes:
+        runtime = runtimes.get(partition)
+        if not isinstance(runtime, OperatorRuntime) or command.silent(partition):
+            continue
+        batch = runtime.position
+        if batch < runtime.replays_to:  # its state lacks what the input before it was the cause of
+            continue
+        if runtime.unfinished is not None:  # its state is behind a batch that is not given yet
+            continue
+        try:
+            if not runtime.operator.reaches_by_state:
+                continue
+            said = runtime.operator.oldest_needed_behind(runtime.state, batch)
+            if type(said) is not int or not 0 <= said <= batch + 1:
+                raise ValueError(f"{said!r} is no batch up to {batch + 1}")
+            found[partition] = batch, said
+        except (Exception, PanicException) as error:
+            problems.append(f"{partition}: oldest_needed_behind: {type(error).__name__}: {error}")
+            found[partition] = batch, None
     return found
 
 

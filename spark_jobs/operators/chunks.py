@@ -3,38 +3,57 @@
 Problem: Arrow tables are immutable and joining a million rows with each batch's few would copy all of them
 each time.  Chunks are merged like the runs of a log-structured tree: there are never more than about
 log2(rows) of them and each row is copied about that often in its life.  Invariant: a tuple of chunks that was
-handed out never changes, so freezing is taking a reference.
+handed out never changes, so freezing is taking a reference.  A chunk that is in a file of the node is merged with no other
+one: the result would be in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 
 from reprise.spark_jobs.operators.frames import ColumnError, Ints
 from reprise.spark_jobs.pages import FrozenRows, Part, StoredPages
+from reprise.spark_jobs.spill import LEAST, SpillFullError, SpillStore, at_hand
+
+PART = 4 << 20
+"""Bytes of a table that is read that are in memory at once."""
 
 
 class ChunkStore:
     """An append-only table."""
 
-    __slots__ = ("_chunks", "_stored", "size")
+    __slots__ = ("_chunks", "_out", "_stored", "size")
 
     def __init__(self, table: pa.Table | None = None) -> None:
         self._chunks: tuple[pa.Table, ...] = ()
         self.size = 0
         self._stored: StoredPages | None = None
+        self._out = 0
+        """How many of the chunks, from the first on, stay as they are, as they are in files or before one that is."""
         if table is not None and table.num_rows:
             self.append(table)
 
     def append(self, table: pa.Table) -> None:
         """Add rows; ColumnError when their columns are not those of the rows before."""
+        if (store := at_hand()) is None:
+            self._add(table)
+            return
+        rows = max(1, table.num_rows * PART // max(PART, table.nbytes))
+        for first in range(0, table.num_rows, rows):
+            self._add(table.slice(first, rows))
+            with suppress(SpillFullError):  # it stays in memory, which is said when it is counted
+                self.spill(store, LEAST)
+                store.hold()
+
+    def _add(self, table: pa.Table) -> None:
         if self._chunks and not table.schema.equals(self._chunks[0].schema):
             table = _conform(table, self._chunks[0].schema)
         chunks = [*self._chunks, table.combine_chunks()]
-        while len(chunks) > 1 and chunks[-2].num_rows <= 2 * chunks[-1].num_rows:
+        while len(chunks) > 1 + self._out and chunks[-2].num_rows <= 2 * chunks[-1].num_rows:
             chunks[-2:] = [pa.concat_tables(chunks[-2:]).combine_chunks()]
         self._chunks = tuple(chunks)
         self.size += table.num_rows
@@ -51,6 +70,7 @@ class ChunkStore:
         parts = [
             chunk.take(pa.array(ordered[cuts[i] : cuts[i + 1]] - starts[i]))
             for i, chunk in enumerate(self._chunks)
+            if cuts[i] < cuts[i + 1] or not i  # one at least, for its columns
         ]
         table = pa.concat_tables(parts).combine_chunks()
         if np.array_equal(order, np.arange(len(order))):
@@ -63,6 +83,20 @@ class ChunkStore:
         """A function that gives all rows as they are now; a table without columns when there are none."""
         chunks = self._chunks
         return lambda: pa.concat_tables(chunks).combine_chunks() if chunks else pa.table({})
+
+    def spill(self, store: SpillStore, least: int) -> int:
+        """See `Spillable.spill`."""
+        held = 0
+        for number, chunk in enumerate(self._chunks):
+            if store.has_table(chunk):
+                continue
+            if chunk.nbytes < least:
+                held += chunk.nbytes
+                continue
+            moved = store.table(chunk)
+            self._chunks = (*self._chunks[:number], moved, *self._chunks[number + 1 :])
+            self._out = max(self._out, number + 1)
+        return held
 
     def freeze_pages(self) -> Callable[[], Part]:
         """The same, in pages."""

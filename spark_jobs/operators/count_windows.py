@@ -29,6 +29,7 @@ from reprise.spark_jobs.operators.aggregates import (
 from reprise.spark_jobs.operators.frames import Ints, inbox_table, one_row, rows
 from reprise.spark_jobs.operators.keys import KeyIndex, group, ranks
 from reprise.spark_jobs.operators.parameters import names
+from reprise.spark_jobs.operators.rescaling import KeyedTables
 from reprise.spark_jobs.operators.slots import Accumulators
 from reprise.spark_jobs.operators.slotted import Changes, KeySlots, key_columns
 from reprise.spark_jobs.topology.columns import merged, require
@@ -54,7 +55,7 @@ class _Pieces:
     full: np.ndarray[Any, np.dtype[np.bool_]]
 
 
-class CountWindow(KeySlots):
+class CountWindow(KeyedTables, KeySlots):
     """Aggregates over each `size` rows of a key, one row a window.  What a key has at the end of the stream is not given."""
 
     def __init__(self, *, size: int, aggregate: Mapping[str, str], keys: Sequence[str] = ()) -> None:
@@ -74,6 +75,11 @@ class CountWindow(KeySlots):
         require(columns, self.keys, "keys")
         require_columns(columns, self.aggregates)
         return (*self.keys, *(a.name for a in self.aggregates))
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return self.keys
 
     def initial(self, place: Place) -> CountState:
         return CountState(KeyIndex(self.keys))

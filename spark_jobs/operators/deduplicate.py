@@ -21,7 +21,9 @@ from reprise.spark_jobs.operators.frames import Bools, Ints, in_time, inbox_tabl
 from reprise.spark_jobs.operators.keys import group
 from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import duration_us, names
+from reprise.spark_jobs.operators.rescaling import EntriesTables
 from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.spill import Spillable
 from reprise.spark_jobs.topology.columns import merged, require
 
 _AT = "at"
@@ -39,7 +41,7 @@ class DeduplicateState:
     duplicates: int = 0
 
 
-class Deduplicate(PagedOperator):
+class Deduplicate(PagedOperator, EntriesTables):
     """The rows of the input, as they came, without those of which a row with equal `keys` and a time at most `within` away
     was given before.
 
@@ -58,6 +60,11 @@ class Deduplicate(PagedOperator):
         require(columns, [self.time], "time")
         require(columns, self.keys, "keys")
         return columns
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return self.keys
 
     def initial(self, place: Place) -> DeduplicateState:
         return DeduplicateState(Entries(self.keys))
@@ -116,6 +123,9 @@ class Deduplicate(PagedOperator):
     def freeze_pages(self, state: DeduplicateState) -> Callable[[], Parts]:
         given, meta = state.given.freeze_pages(), _meta(state)
         return lambda: {**given(), "meta": meta}
+
+    def spillable(self, state: DeduplicateState) -> Sequence[Spillable]:
+        return (state.given,)
 
     def restore(self, place: Place, tables: Tables) -> DeduplicateState:
         meta = one_row(tables["meta"])

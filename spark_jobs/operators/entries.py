@@ -22,6 +22,7 @@ from reprise.spark_jobs.operators.frames import Ints
 from reprise.spark_jobs.operators.keys import KeyIndex
 from reprise.spark_jobs.operators.slots import Accumulators, restore
 from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.spill import SpillStore
 
 _OWNER = "owner"
 _COMPACT_FROM = 1024
@@ -54,6 +55,11 @@ class Entries:
     def values(self, places: Ints, names: Sequence[str]) -> Partials:
         """The named values of these entries; names that were never written are left out."""
         return self._values.gather(places, names)
+
+    def everything(self, places: Ints) -> Partials:
+        """All named values of these entries, as `add` takes them."""
+        found = self._values.gather(places, self._values.names)
+        return {name: values for name, values in found.items() if name != _OWNER}
 
     def value(self, places: Ints, name: str) -> Array:
         """One of them, of integers."""
@@ -100,6 +106,10 @@ class Entries:
         """The same, those that are large in pages."""
         keys, values, size = self.index.freeze_pages(), self._values.freeze_pages(), self._size()
         return lambda: {"keys": keys(), "entries": values(), "size": size}
+
+    def spill(self, store: SpillStore, least: int) -> int:
+        """See `Spillable.spill`."""
+        return self.index.spill(store, least) + self._values.spill(store, least)
 
     def _size(self) -> pa.Table:
         return pa.table({"slots": [self.index.size]})

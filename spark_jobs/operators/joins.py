@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Operator, Place, Tables
+from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Operator, Place, Tables, Targets
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import (
     Bools,
@@ -35,6 +35,7 @@ from reprise.spark_jobs.operators.frames import (
 from reprise.spark_jobs.operators.keys import group
 from reprise.spark_jobs.operators.latest import LatestRows, LatestRowsOperator
 from reprise.spark_jobs.operators.parameters import choice, duration_us, names
+from reprise.spark_jobs.operators.rescaling import merged_meta, part_of_meta, slots_of_parts, taken
 from reprise.spark_jobs.topology.columns import input_of, require
 
 _TIME, _LEFT, _RIGHT = "__time", "__left", "__right"
@@ -121,6 +122,27 @@ class WindowedJoin(Operator):
         known = {*self.keys, self.time}
         added = [n + self.suffix if n in left else n for n in right if n not in known]
         return (*self.keys, self.time, *(n for n in left if n not in known), *added)
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return self.keys
+
+    def split_state(self, tables: Tables, targets: Targets, parallelism: int) -> Sequence[Tables]:
+        parts: list[dict[str, pa.Table]] = [
+            {"meta": part_of_meta(tables["meta"], n, {})} for n in range(parallelism)
+        ]
+        for side in ("left", "right"):
+            rows = tables.get(side, pa.table({}))
+            for part, chosen in zip(parts, slots_of_parts(rows, targets, parallelism), strict=True):
+                if len(chosen):
+                    part[side] = taken(rows, chosen)
+                if self.outer:
+                    part[f"{side}_met"] = taken(tables[f"{side}_met"], chosen)
+        return parts
+
+    def merge_states(self, parts: Sequence[Tables]) -> Tables:
+        return {**super().merge_states(parts), "meta": merged_meta([part["meta"] for part in parts])}
 
     def initial(self, place: Place) -> JoinState:
         return JoinState()
@@ -384,6 +406,16 @@ class StreamTableJoin(LatestRowsOperator):
             if name not in self.keys:
                 stream = (*stream, name + self.suffix if name in stream else name)
         return stream
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return tuple(self.keys)
+
+    @property
+    def state_inputs(self) -> tuple[str, ...]:
+        """See `Operator.state_inputs`: rows of the stream leave nothing."""
+        return (self.table,)
 
     def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
         updates, stream = inbox_table(inbox, self.table), inbox_table(inbox, self.stream)

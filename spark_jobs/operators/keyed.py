@@ -26,9 +26,11 @@ from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.latest import LatestRows, LatestRowsOperator
 from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import names
+from reprise.spark_jobs.operators.rescaling import KeyedTables
 from reprise.spark_jobs.operators.slots import Accumulators
 from reprise.spark_jobs.operators.slotted import Changes, KeySlots
 from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.spill import Spillable
 from reprise.spark_jobs.topology.columns import merged, require
 
 
@@ -42,7 +44,7 @@ class KeyedState:
     """Keys before the last step."""
 
 
-class KeyedAggregate(PagedOperator, KeySlots):
+class KeyedAggregate(PagedOperator, KeyedTables, KeySlots):
     """Aggregates by `keys` over everything seen so far; emits the keys that changed, with their
     aggregates."""
 
@@ -57,6 +59,11 @@ class KeyedAggregate(PagedOperator, KeySlots):
         require(columns, self.keys, "keys")
         require_columns(columns, self.aggregates)
         return (*self.keys, *(a.name for a in self.aggregates))
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return self.keys
 
     def initial(self, place: Place) -> KeyedState:
         return KeyedState(KeyIndex(self.keys))
@@ -85,6 +92,9 @@ class KeyedAggregate(PagedOperator, KeySlots):
         keys, values = state.index.freeze_pages(), state.values.freeze_pages()
         size = state.index.size
         return lambda: {"keys": keys(), "values": values(), "meta": pa.table({"slots": [size]})}
+
+    def spillable(self, state: KeyedState) -> Sequence[Spillable]:
+        return state.index, state.values
 
     def restore(self, place: Place, tables: Tables) -> KeyedState:
         index = KeyIndex(self.keys, tables["keys"], one_row(tables["meta"])["slots"])
@@ -127,6 +137,11 @@ class Latest(LatestRowsOperator):
         columns = merged(inputs)
         require(columns, self.keys, "keys")
         return columns
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return tuple(self.keys)
 
     def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
         table = inbox_table(inbox)

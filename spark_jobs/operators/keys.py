@@ -9,9 +9,10 @@ restored index numbers on as the original would have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,13 @@ import pyarrow.compute as pc
 from reprise.spark_jobs.operators.chunks import ChunkStore
 from reprise.spark_jobs.operators.frames import ColumnError, Ints, column
 from reprise.spark_jobs.pages import Part
+from reprise.spark_jobs.spill import SpillStore
 
 _NAN = float("nan")
 """The one NaN of dicts: two different ones are never equal."""
+LOOKED_AT = 16
+"""Keys whose bytes are counted, for all of a dict."""
+_INT = sys.getsizeof(1 << 20)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
@@ -129,6 +134,10 @@ class KeyIndex:
         """The same, in pages."""
         return self._keys.freeze_pages()
 
+    def spill(self, store: SpillStore, least: int) -> int:
+        """See `Spillable.spill`: keys as columns are put there; the dict that finds them stays in memory, and is counted."""
+        return self._keys.spill(store, least) + dict_bytes(self._slots)
+
     def keep(self, slots: Ints) -> KeyIndex:
         """A new index of only these keys, renumbered in this order."""
         return KeyIndex(self.by, self.keys(slots), len(slots))
@@ -139,6 +148,26 @@ class KeyIndex:
         if self.by:
             self._keys.append(keys)
         self.size += count
+
+
+def dict_bytes(slots: Mapping[Hashable, int]) -> int:
+    """What a dict that finds the slots of keys takes in memory, with its keys; about, as only some of them are looked at."""
+    some = list(islice(slots, LOOKED_AT))
+    parts = [part for key in some if isinstance(key, tuple) for part in key]
+    of_some = sum(map(sys.getsizeof, [*some, *parts]))
+    return sys.getsizeof(slots) + len(slots) * (_INT + of_some // max(1, len(some)))
+
+
+def in_order(keys: pa.Table) -> Ints:
+    """The places of distinct keys in ascending order, column by column; NaN and null last.  It depends on the keys
+    alone.  Of types that Arrow does not sort it is that of their text."""
+    try:
+        order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):
+        texts = list(zip(*([repr(v) for v in column.to_pylist()] for column in keys.columns), strict=True))
+        return np.array(sorted(range(keys.num_rows), key=texts.__getitem__), np.int64)
+    places: Ints = order.to_numpy().astype(np.int64)
+    return places
 
 
 def ranks(codes: Ints) -> Ints:

@@ -10,20 +10,23 @@ rows and their order alone, so a restored state, whose runs are cut elsewhere, g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Inbox, Kind, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Kind, Place, Tables, Targets
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.batch_windows import parse_windows, stored_window
 from reprise.spark_jobs.operators.chunks import ChunkStore
 from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, concat, inbox_table, one_row
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.paged import PagedOperator
-from reprise.spark_jobs.operators.parameters import names
+from reprise.spark_jobs.operators.parameters import names, steps_as
+from reprise.spark_jobs.operators.rescaling import merged_meta
 from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.spill import LEAST, Spillable, SpillFullError, SpillStore, at_hand
 from reprise.spark_jobs.topology.columns import input_of, require
 
 WINDOW = ("window_start", "window_end")
@@ -32,10 +35,12 @@ WINDOW = ("window_start", "window_end")
 class Side:
     """Rows of one input, found by the slot of their key."""
 
-    __slots__ = ("_runs", "rows")
+    __slots__ = ("_out", "_runs", "rows")
 
     def __init__(self) -> None:
         self.rows = ChunkStore()
+        self._out = 0
+        """How many runs, from the first on, are merged no more, as they are in files or before one that is."""
         self._runs: list[tuple[Ints, Ints]] = []
         """Slots in ascending order, and the numbers of their rows, ascending within a slot."""
 
@@ -44,11 +49,27 @@ class Side:
         order = np.argsort(slots, kind="stable")
         runs = [*self._runs, (slots[order], self.rows.size + order)]
         self.rows.append(table)
-        while len(runs) > 1 and len(runs[-2][0]) <= 2 * len(runs[-1][0]):
+        while len(runs) > 1 + self._out and len(runs[-2][0]) <= 2 * len(runs[-1][0]):
             both = [np.concatenate(pair) for pair in zip(runs[-2], runs[-1], strict=True)]
             merged = np.argsort(both[0], kind="stable")
             runs[-2:] = [(both[0][merged], both[1][merged])]
         self._runs = runs
+        if (store := at_hand()) is not None:
+            with suppress(SpillFullError):
+                self.spill(store, LEAST)
+
+    def spill(self, store: SpillStore, least: int) -> int:
+        """See `Spillable.spill`."""
+        held = self.rows.spill(store, least)
+        for at, run in enumerate(self._runs):
+            if store.has(run[0].ctypes.data):
+                continue
+            if run[0].nbytes < least:
+                held += sum(array.nbytes for array in run)
+                continue
+            self._runs[at] = store.moved(run[0]), store.moved(run[1])
+            self._out = max(self._out, at + 1)
+        return held
 
     def find(self, slots: Ints) -> tuple[Ints, Ints]:
         """Pairs of an index into `slots` and the number of a row with that slot, by index and then by number."""
@@ -102,7 +123,7 @@ class Join(PagedOperator):
             raise SpecError("right", "must be another upstream operator than `left`")
         self.keys = names(keys, "keys", least=1)
         self.windows = parse_windows(size, interval, first)
-        if self.windows is not None:
+        if self.windows is not None and steps_as(self, Join):
             self.kind = Kind.CONVERGENT
         self.suffix = suffix
 
@@ -129,6 +150,18 @@ class Join(PagedOperator):
         if twice is not None:
             raise SpecError("suffix", f"two columns of the output would be called {twice!r}")
         return {n: added.get(n, "") for n in every}
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return self.keys
+
+    def split_state(self, tables: Tables, targets: Targets, parallelism: int) -> Sequence[Tables]:
+        sides = {name: tables[name] for name in ("left", "right")}
+        return [{**part, "meta": tables["meta"]} for part in super().split_state(sides, targets, parallelism)]
+
+    def merge_states(self, parts: Sequence[Tables]) -> Tables:
+        return {**super().merge_states(parts), "meta": merged_meta([part["meta"] for part in parts])}
 
     def initial(self, place: Place) -> PairState:
         return PairState(KeyIndex(self.keys))
@@ -194,6 +227,9 @@ class Join(PagedOperator):
         left, right = state.left.rows.freeze_pages(), state.right.rows.freeze_pages()
         meta = stored_window(state.window)
         return lambda: {"left": left(), "right": right(), "meta": pa.table(meta)}
+
+    def spillable(self, state: PairState) -> Sequence[Spillable]:
+        return state.index, state.left, state.right
 
     def restore(self, place: Place, tables: Tables) -> PairState:
         state = PairState(KeyIndex(self.keys))

@@ -1,10 +1,12 @@
-"""Checks that library operators make of their `with:`, so that every refusal names the parameter."""
+"""Checks that library operators make of their `with:`, so that every refusal names the parameter; and for which classes a
+kind that follows from it holds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from reprise.spark_jobs.contract import Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology.quantity import parse_duration_us
 from reprise.spark_jobs.topology.schema import nearest
@@ -23,6 +25,12 @@ def names(value: Any, field: str, least: int = 0) -> tuple[str, ...]:
     return tuple(items)
 
 
+def steps_as(operator: Operator, cls: type[Operator]) -> bool:
+    """Whether it steps as `cls` does, so that what this says of its kind holds of it.  A class of a user's that inherits all
+    but `step` may remember what it likes, and says its kind itself."""
+    return type(operator).step is cls.step
+
+
 def duration_us(value: Any, field: str, least: int = 1) -> int:
     """A duration in microseconds.  SpecError unless it is at least `least` microseconds."""
     try:
@@ -39,6 +47,11 @@ def choice(value: Any, field: str, known: Sequence[str]) -> str:
     if value not in known:
         raise SpecError(field, f"{value!r} is not one of its values{nearest(str(value), list(known))}")
     return str(value)
+
+
+def fail_or(value: Any, field: str, gives_up: Mapping[str, Mapping[str, str]]) -> str:
+    """`fail`, or one of the values with which this parameter gives something up (`gives_up` of a source or a sink)."""
+    return choice(value, field, ("fail", *gives_up[field]))
 
 
 def whole(value: Any, field: str, least: int = 1) -> int:

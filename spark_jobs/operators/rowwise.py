@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator
 from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.expressions import parse_expression
 from reprise.spark_jobs.operators.frames import ColumnError, canonical, inbox_table, to_arrow, to_polars
-from reprise.spark_jobs.operators.parameters import names
+from reprise.spark_jobs.operators.parameters import names, steps_as
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.columns import merged, require
 
@@ -28,9 +29,9 @@ class Map(Operator):
 
     `select`: a list of SQL expressions (`["*", "air_time / 60.0 AS hours"]`) or a mapping `{name:
     expression}`, which keeps no other columns.  At least one of the three must be given.
-    """
 
-    kind = Kind.REPEATABLE
+    It is `convergent` and not more, as expressions and functions can see the other rows of the batch (`count(x) OVER ()`).
+    """
 
     def __init__(
         self,
@@ -41,8 +42,13 @@ class Map(Operator):
         if select is None and where is None and function is None:
             raise SpecError("select", "give at least one of `select`, `where` and `function`")
         self.select = _select(select) if select is not None else None
-        self.where = _expression(where, "where") if where is not None else None
+        self.where = parse_expression(where, "where") if where is not None else None
         self.function = _function(function) if function is not None else None
+        if self.kind.deterministic and steps_as(self, Map):
+            self.kind = Kind.CONVERGENT
+
+    def oldest_needed(self, batch: int) -> int | None:
+        return batch if self.kind is Kind.CONVERGENT else super().oldest_needed(batch)
 
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         table = inbox_table(inbox)
@@ -179,19 +185,10 @@ def _without_decimals(frame: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame
 
 def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:
     if isinstance(select, Mapping):
-        return [_expression(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
+        return [parse_expression(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
     if isinstance(select, str) or not isinstance(select, Sequence):
         raise SpecError("select", "expected a list of SQL expressions or a mapping of names to them")
-    return [_expression(text, f"select[{i}]") for i, text in enumerate(select)]
-
-
-def _expression(text: str, field: str) -> pl.Expr:
-    if str(text).strip() == "*":
-        return pl.all()
-    try:
-        return pl.sql_expr(text)
-    except (pl.exceptions.PolarsError, TypeError) as error:
-        raise SpecError(field, f"{text!r} is not a polars SQL expression: {error}") from error
+    return [parse_expression(text, f"select[{i}]") for i, text in enumerate(select)]
 
 
 def _function(path: str) -> Function:

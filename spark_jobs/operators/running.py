@@ -29,9 +29,11 @@ from reprise.spark_jobs.operators.frames import column, inbox_table, one_row, ro
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.pairs import WINDOW
-from reprise.spark_jobs.operators.parameters import names
+from reprise.spark_jobs.operators.parameters import names, steps_as
+from reprise.spark_jobs.operators.rescaling import KeyedTables
 from reprise.spark_jobs.operators.slots import Accumulators
 from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.spill import Spillable
 from reprise.spark_jobs.topology.columns import merged, require
 
 
@@ -44,7 +46,7 @@ class RunningState:
     window: tuple[int, int] | None = None
 
 
-class RunningAggregate(PagedOperator):
+class RunningAggregate(PagedOperator, KeyedTables):
     """One row for every row that comes: its key, the aggregates of its key up to and with it, and the columns `keep`
     of the row.
 
@@ -67,7 +69,7 @@ class RunningAggregate(PagedOperator):
         self.aggregates = parse_aggregates(aggregate)
         self.keep = names(keep, "keep")
         self.windows = parse_windows(size, interval, first)
-        if self.windows is not None:
+        if self.windows is not None and steps_as(self, RunningAggregate):
             self.kind = Kind.CONVERGENT
         self._head = WINDOW if self.windows else ()
         taken = {*self._head, *self.keys}
@@ -87,6 +89,11 @@ class RunningAggregate(PagedOperator):
         require(columns, self.keep, "keep")
         require_columns(columns, self.aggregates)
         return (*self._head, *self.keys, *(a.name for a in self.aggregates), *self.keep)
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return self.keys
 
     def initial(self, place: Place) -> RunningState:
         return RunningState(KeyIndex(self.keys))
@@ -123,6 +130,9 @@ class RunningAggregate(PagedOperator):
     def freeze_pages(self, state: RunningState) -> Callable[[], Parts]:
         keys, values, meta = state.index.freeze_pages(), state.values.freeze_pages(), _meta(state)
         return lambda: {"keys": keys(), "values": values(), "meta": meta}
+
+    def spillable(self, state: RunningState) -> Sequence[Spillable]:
+        return state.index, state.values
 
     def restore(self, place: Place, tables: Tables) -> RunningState:
         meta = one_row(tables["meta"])

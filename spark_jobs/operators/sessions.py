@@ -30,7 +30,9 @@ from reprise.spark_jobs.operators.frames import Ints, in_time, inbox_table, late
 from reprise.spark_jobs.operators.keys import group
 from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import duration_us, names
+from reprise.spark_jobs.operators.rescaling import EntriesTables
 from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.spill import Spillable
 from reprise.spark_jobs.topology.columns import merged, require
 
 _FIRST, _LAST = "first", "last"
@@ -57,7 +59,7 @@ class _Sessions:
     values: Partials
 
 
-class SessionWindow(PagedOperator):
+class SessionWindow(PagedOperator, EntriesTables):
     """One row for each session of a key: rows less than `gap` apart in event time.  It has `window_start` (the time of
     the first row), `window_end` (that of the last one and `gap`), `time` (window_end - 1), keys and aggregates.
 
@@ -92,6 +94,11 @@ class SessionWindow(PagedOperator):
         require(columns, self.keys, "keys")
         require_columns(columns, self.aggregates)
         return ("window_start", "window_end", "time", *self.keys, *(a.name for a in self.aggregates))
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return self.keys
 
     def initial(self, place: Place) -> SessionState:
         return SessionState(Entries(self.keys))
@@ -189,6 +196,9 @@ class SessionWindow(PagedOperator):
     def freeze_pages(self, state: SessionState) -> Callable[[], Parts]:
         held, meta = state.open.freeze_pages(), self._meta(state)
         return lambda: {**held(), "meta": meta}
+
+    def spillable(self, state: SessionState) -> Sequence[Spillable]:
+        return (state.open,)
 
     def restore(self, place: Place, tables: Tables) -> SessionState:
         meta = one_row(tables["meta"])

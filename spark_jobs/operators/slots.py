@@ -4,11 +4,15 @@ Freezing must not hold up processing, so `freeze` only takes references and mark
 whoever writes next copies what it writes to.  Invariant: an array handed out by `freeze` never changes.
 
 `freeze_pages` copies nothing whole: from the first call on pages are kept of what is written (`reprise.spark_jobs.pages`).
+
+Arrays may be in files of the node (`spill`).  Such an array grows where it is; what it has behind the last slot is not said,
+and becomes the identity when slots are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +20,7 @@ import pyarrow as pa
 from reprise.spark_jobs.operators.aggregates import ROWS, Partials, combine, identity
 from reprise.spark_jobs.operators.frames import ColumnError, Ints
 from reprise.spark_jobs.pages import PageSet, Part
+from reprise.spark_jobs.spill import SpillFullError, SpillStore
 
 _LEAST = 256
 
@@ -23,7 +28,7 @@ _LEAST = 256
 class Accumulators:
     """Named arrays over slots 0..size-1 (slots beyond an array's end hold its identity)."""
 
-    __slots__ = ("_arrays", "_pages", "_shared", "size")
+    __slots__ = ("_arrays", "_pages", "_shared", "_store", "size")
 
     def __init__(self, arrays: Partials | None = None) -> None:
         self._arrays: Partials = dict(arrays or {})
@@ -31,6 +36,8 @@ class Accumulators:
         self._shared = bool(self._arrays)
         self._pages: PageSet | None = None
         """Kept from the first `freeze_pages` on."""
+        self._store: SpillStore | None = None
+        """Where arrays are that were put into files."""
 
     def update(self, slots: Ints, values: Partials) -> None:
         """Combine one value a slot into each named array; `slots` must be distinct."""
@@ -61,6 +68,10 @@ class Accumulators:
         """Types of all arrays, as numpy writes them."""
         return {name: array.dtype.str for name, array in self._arrays.items()}
 
+    def only_nulls(self, name: str) -> bool:
+        """Whether no value of the column behind this array was seen."""
+        return _only_nulls(name, self._arrays)
+
     def retype(self, types: Mapping[str, str]) -> None:
         """Give arrays these types, also those that were never written.  ValueError where one has values of another."""
         for name, kind in types.items():
@@ -83,6 +94,10 @@ class Accumulators:
                 result[name] = values
         return result
 
+    def value(self, slot: int, name: str) -> Any:
+        """One value in a slot that has been written, as a Python number."""
+        return self._arrays[name][slot].item()
+
     def present(self) -> Ints:
         """Slots that hold at least one row, in order."""
         return np.flatnonzero(self._arrays[ROWS][: self.size]) if self.size else np.zeros(0, np.int64)
@@ -99,8 +114,29 @@ class Accumulators:
             return self.freeze()
         if self._pages is None:
             self._pages = PageSet(self.size)
+            self._pages.keep = None if self._store is None else self._store.kept
         frozen = self._pages.freeze(self._arrays, self.size)
         return lambda: (frozen,)
+
+    def spill(self, store: SpillStore, least: int) -> int:
+        """See `Spillable.spill`.  All arrays go together: pages are of all of them."""
+        here = {name: array for name, array in self._arrays.items() if not store.has(array.ctypes.data)}
+        held = sum(array.nbytes for array in here.values())
+        short = any(len(array) < self.size for array in self._arrays.values())
+        if short or not any(array.nbytes >= least for array in here.values()):
+            return held
+        rows = self._with_room(self.size)
+        self._arrays = {name: store.moved(array[: self.size], rows) for name, array in self._arrays.items()}
+        self._shared, self._store = False, store
+        if self._pages is not None:
+            self._pages.keep = store.kept
+            self._pages.replaced(changed=False)
+        return 0
+
+    @staticmethod
+    def _with_room(size: int) -> int:
+        """Slots of an array in a file that has so many now."""
+        return max(size + size // 8, _LEAST)
 
     def take(self, slots: Ints) -> Accumulators:
         """The same values under new numbers: slot `slots[i]` becomes i; trailing empty slots are cut."""
@@ -128,8 +164,9 @@ class Accumulators:
         return values
 
     def _own(self, size: int, values: Partials) -> None:
-        """Make every array in `values` writable and at least `size` long."""
+        """Make every array writable, and those in `values` at least `size` long."""
         pages, before = self._pages, {} if self._pages is None else dict(self._arrays)
+        longer = self._lengthen(size, values)
         for name, value in values.items():
             array = self._arrays.get(name)
             if array is None or len(array) < size or self._shared:
@@ -140,15 +177,38 @@ class Accumulators:
                 if array is not None:
                     grown[: self.size] = array[: self.size]
                 self._arrays[name] = grown
+        if self._shared:  # those that are not written now may be written next
+            self._arrays |= {n: array.copy() for n, array in self._arrays.items() if n not in values}
         self._shared = False
         if pages is not None:
-            self._tell(pages, before)
+            self._tell(pages, before, longer)
             pages.extend(self.size, size)
+        if self._store is not None and size > self.size:
+            for name, array in self._arrays.items():
+                if self._store.has(array.ctypes.data):
+                    array[self.size : size] = identity(name, array.dtype)
         self.size = size
 
-    def _tell(self, pages: PageSet, before: Partials) -> None:
-        """Pages are of all arrays: where one is another now, all are, and snapshots keep those that were."""
-        same = [name for name, array in before.items() if self._arrays[name] is array]
+    def _lengthen(self, size: int, values: Partials) -> Collection[str]:
+        """Give the arrays of `values` that are in files, and too short, more room where they are; their names.  None, where
+        there is no room on the disk, or others have to change: these go back into memory."""
+        if self._store is None or self._shared or any(name not in self._arrays for name in values):
+            return ()
+        short = {n: a for n in values if len(a := self._arrays[n]) < size}
+        if not short or not all(self._store.has(array.ctypes.data) for array in short.values()):
+            return ()
+        try:
+            rows = self._with_room(size)
+            self._arrays |= {name: self._store.longer(array, rows) for name, array in short.items()}
+        except SpillFullError as error:
+            self._store.seen.problem = str(error)
+            return ()
+        return short.keys()
+
+    def _tell(self, pages: PageSet, before: Partials, longer: Collection[str]) -> None:
+        """Pages are of all arrays: where one is another now, all are, and snapshots keep those that were.  One that is
+        `longer` has its rows where they were."""
+        same = [name for name, array in before.items() if self._arrays[name] is array or name in longer]
         if len(same) < len(self._arrays):
             for name in same:
                 self._arrays[name] = self._arrays[name].copy()
@@ -164,6 +224,20 @@ def _only_nulls(name: str, values: Partials) -> bool:
 def restore(table: pa.Table) -> Accumulators:
     """The inverse of `Accumulators.freeze`."""
     return Accumulators({n: table.column(n).to_numpy() for n in table.column_names})
+
+
+def unified(parts: Sequence[Accumulators]) -> None:
+    """Give each array one type in all of these, that of those that have values.  ColumnError: values are of several."""
+    types: dict[str, str] = {}
+    for part in parts:
+        for name, kind in part.types.items():
+            if name not in types or not part.only_nulls(name):
+                types[name] = kind
+    for part in parts:
+        try:
+            part.retype(types)
+        except ValueError as error:
+            raise ColumnError(str(error)) from None
 
 
 def merge(parts: Sequence[Accumulators], slots: Ints, names: Sequence[str]) -> Partials:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ class Timers:
     """
 
     __slots__ = ("_next", "_pending", "_queue")
+    __hash__ = None  # type: ignore[assignment]
+    """So no dataclass takes one as the default of a field, which all states of a process would share."""
 
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int], tuple[int, Any]] = {}
@@ -93,6 +95,15 @@ class Timers:
         for time, key in zip(table.column("time").to_pylist(), table.column("key").to_pylist(), strict=True):
             found.set(_as_key(json.loads(key)), time)
         return found
+
+    @staticmethod
+    def keys_of(table: pa.Table, names: Sequence[str]) -> pa.Table:
+        """The keys of frozen timers as columns of these names, one for each part of a key; for `Operator.keys_of`."""
+        keys = [_as_key(json.loads(key)) for key in table.column("key").to_pylist()]
+        parts = [key if isinstance(key, tuple) else (key,) for key in keys]
+        if any(len(part) != len(names) for part in parts):
+            raise ValueError(f"the key of a timer does not have {len(names)} parts, for {', '.join(names)}")
+        return pa.table({name: [part[at] for part in parts] for at, name in enumerate(names)})
 
 
 def _require_key(key: Any) -> None:

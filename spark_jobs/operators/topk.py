@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator, Place, Tables
+from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator, Place, Tables, Targets, joined_rows
 from reprise.spark_jobs.operators.frames import (
     Bools,
     ColumnError,
@@ -27,7 +28,8 @@ from reprise.spark_jobs.operators.frames import (
     select,
 )
 from reprise.spark_jobs.operators.keys import KeyIndex, group
-from reprise.spark_jobs.operators.parameters import choice, names, whole
+from reprise.spark_jobs.operators.parameters import choice, names, steps_as, whole
+from reprise.spark_jobs.operators.rescaling import merged_meta, offsets, part_of_meta, slots_of_parts, taken
 from reprise.spark_jobs.topology.columns import merged, require
 
 Values = npt.NDArray[Any]
@@ -70,7 +72,7 @@ class TopK(Operator):
         self.all = tuple(dict.fromkeys([*self.per, *self.keys]))
         self.stream = choice(scope, "scope", ("stream", "batch")) == "stream"
         self.positive = bool(positive)
-        if not self.stream:
+        if not self.stream and steps_as(self, TopK):
             self.kind = Kind.CONVERGENT
 
     def oldest_needed(self, batch: int) -> int | None:
@@ -82,6 +84,54 @@ class TopK(Operator):
         for name, wanted in (("by", (self.by,)), ("keys", self.keys), ("per", self.per)):
             require(columns, wanted, name)
         return tuple(dict.fromkeys([*self.all, self.by, "rank"]))
+
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`: a list is of one group, all of whose keys are needed."""
+        return self.per if self.stream else None
+
+    def split_state(self, tables: Tables, targets: Targets, parallelism: int) -> Sequence[Tables]:
+        parts, group_of = [], tables["values"].column("group").to_numpy()
+        groups = slots_of_parts(tables["groups"], targets, parallelism)
+        for number, chosen in enumerate(groups):
+            slots = np.flatnonzero(np.isin(group_of, chosen))
+            values = taken(tables["values"], slots)
+            at = values.column_names.index("group")
+            moved = pa.array(np.searchsorted(chosen, group_of[slots]))
+            sizes = {"keys": len(slots), "groups": len(chosen)}
+            parts.append(
+                {
+                    "keys": taken(tables["keys"], slots),
+                    "groups": taken(tables["groups"], chosen),
+                    "values": values.set_column(at, "group", moved),
+                    "meta": part_of_meta(tables["meta"], number, sizes),
+                }
+            )
+        return parts
+
+    def merge_states(self, parts: Sequence[Tables]) -> Tables:
+        before = offsets(one_row(part["meta"])["groups"] for part in parts)
+        values = [part["values"] for part in parts]
+        listed = [v for v in values if v.column("listed").to_numpy().any()]
+        kinds = {v.schema.field("value").type for v in listed}
+        if len(kinds) > 1:
+            raise ColumnError(f"{self.by!r} is of another type in some partitions: {sorted(map(str, kinds))}")
+        kind = next(iter(kinds), values[0].schema.field("value").type)
+        columns = {
+            "value": pa.chunked_array(
+                [v.column("value").combine_chunks().cast(kind, safe=False) for v in values]
+            ),
+            "group": pa.chunked_array(
+                [pc.add(v.column("group").combine_chunks(), n) for v, n in zip(values, before, strict=True)]
+            ),
+            "listed": pa.chunked_array([v.column("listed").combine_chunks() for v in values]),
+        }
+        return {
+            "keys": joined_rows([part["keys"] for part in parts]),
+            "groups": joined_rows([part["groups"] for part in parts]),
+            "values": pa.table(columns).combine_chunks(),
+            "meta": merged_meta([part["meta"] for part in parts]),
+        }
 
     def initial(self, place: Place) -> TopState | None:
         return TopState(KeyIndex(self.all), KeyIndex(self.per)) if self.stream else None

@@ -1,8 +1,8 @@
 """Windows of event time as slots: each key of each pane, and each key that the index of a state knows.
 
-A pane's key opens with its first row and closes when the pane is let go.  Rows of windows are given in the order in which
-keys came into the index, and keys stay there for a while after their last pane.  So a key in the index is a slot, too, with
-a number that only grows: a state that is made of footprints has its keys in the same order, and gives the same bytes.
+A pane's key opens with its first row and closes when the pane is let go.  Keys are numbered in the order in which they came
+into the index, and stay there for a while after their last pane.  So a key in the index is a slot, too, with a number that
+only grows: a state that is made of footprints has its keys in the same order, and is stored as the same bytes.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class WindowState:
 
     index: KeyIndex
     panes: dict[int, Accumulators] = field(default_factory=dict)
+    first: dict[int, int] = field(default_factory=dict)
+    """Start of a pane -> the batch of its first row; panes that are missing here may have rows of any batch."""
     closed: int | None = None
     """Windows that end at or before this time are closed: the greatest watermark less lateness so far."""
     late: int = 0
@@ -151,7 +153,7 @@ class WindowSlots(Slotted):
 
     def load(self, place: Place, table: pa.Table | None, rest: Mapping[str, Any]) -> WindowState:
         """See `Slotted.load`."""
-        state = WindowState(KeyIndex(self.keys), {}, rest["closed"], rest["late"])
+        state = WindowState(KeyIndex(self.keys), closed=rest["closed"], late=rest["late"])
         if table is None:
             return state
         at: dict[int | None, list[int]] = {}

@@ -6,6 +6,10 @@ it; a window is the combination of its panes.  Time is the watermark less the al
 Invariants: a row counts in each window that was not closed when it came, and is dropped and counted (`late`)
 when all of its windows were; a window is closed at most once; panes and keys that no open window needs are
 let go.
+
+Windows that are given once (`emit: final`) come in the order of their keys, so what is given follows from the rows of
+open windows alone, and not from who was seen first, long before.  A pane knows the batch of its first row: from there on,
+and from the batch of the last watermark, a partition that begins anew comes to the same output (docs/decisions/0077).
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Place, Tables
+from reprise.spark_jobs.contract import LATE_ROWS, Columns, Inbox, Kind, Place, Tables
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
@@ -38,23 +42,28 @@ from reprise.spark_jobs.operators.frames import (
     split_rows,
     times,
 )
-from reprise.spark_jobs.operators.keys import KeyIndex, group
+from reprise.spark_jobs.operators.keys import KeyIndex, group, in_order
 from reprise.spark_jobs.operators.paged import PagedOperator
-from reprise.spark_jobs.operators.parameters import choice, duration_us, names
+from reprise.spark_jobs.operators.parameters import choice, duration_us, names, steps_as
+from reprise.spark_jobs.operators.rescaling import WindowTables
 from reprise.spark_jobs.operators.slots import Accumulators
 from reprise.spark_jobs.operators.slotted import KEY
 from reprise.spark_jobs.operators.window_slots import PANE, WindowSlots, WindowState
 from reprise.spark_jobs.pages import Parts, pieces
+from reprise.spark_jobs.spill import Spillable
 from reprise.spark_jobs.topology.columns import merged, require
 
 _COMPACT_FROM = 1024
+
+FIRST = "first"
+"""Column of stored panes: the batch of the first row of each; 0, as where it is missing, for one that is not known."""
 
 
 Touched = dict[int, Ints]
 """For each pane of a batch, the distinct slots that got rows."""
 
 
-class SlidingWindow(PagedOperator, WindowSlots):
+class SlidingWindow(PagedOperator, WindowTables, WindowSlots):
     """Windows of `size` that start every `slide`; rows carry `window_start`, `window_end`, `time` (window_end
     - 1), keys and aggregates.
 
@@ -88,6 +97,21 @@ class SlidingWindow(PagedOperator, WindowSlots):
         own = {"window", "window_start", "window_end", "time", *self.keys}
         require_other_names(self.aggregates, own, "another output column")
         self._names = accumulators_of(self.aggregates)
+        if self._converges and self.kind.deterministic and steps_as(self, SlidingWindow):
+            self.kind = Kind.CONVERGENT
+
+    @property
+    def _converges(self) -> bool:
+        """Whether output follows from the rows of open windows alone.  Updates of sliding windows also say who has left the
+        last one, which may have been late rows where a partition began anew."""
+        return not self.updates
+
+    def oldest_needed_behind(self, state: WindowState, batch: int) -> int | None:
+        """See `Operator.oldest_needed_behind`: the batch of the first row of an open window, and at the latest the last
+        batch, which says again what is late."""
+        if self.kind is not Kind.CONVERGENT:
+            return super().oldest_needed_behind(state, batch)
+        return min((state.first.get(pane, 0) for pane in state.panes), default=batch)
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         columns = merged(inputs)
@@ -105,13 +129,18 @@ class SlidingWindow(PagedOperator, WindowSlots):
     def offers_slots(self) -> bool:
         return not self.updates
 
+    @property
+    def state_keys(self) -> Columns:
+        """See `Operator.state_keys`."""
+        return self.keys
+
     def initial(self, place: Place) -> WindowState:
         return WindowState(KeyIndex(self.keys))
 
     def step(self, state: WindowState, inbox: Inbox) -> tuple[WindowState, pa.Table | None]:
         self.begins(state)
         table = inbox_table(inbox)
-        touched = self._collect(state, table) if table is not None else {}
+        touched = self._collect(state, table, inbox.batch) if table is not None else {}
         before = state.closed
         if inbox.watermark is not None:
             state.closed = later(before, inbox.watermark - self.lateness)
@@ -123,7 +152,7 @@ class SlidingWindow(PagedOperator, WindowSlots):
         """See `Operator.counters`."""
         return {LATE_ROWS: state.late, "keys": state.index.size, "panes": len(state.panes)}
 
-    def _collect(self, state: WindowState, table: pa.Table) -> Touched:
+    def _collect(self, state: WindowState, table: pa.Table, batch: int) -> Touched:
         pane_of = times(table, self.time) // self.slide * self.slide
         if state.closed is not None:
             in_time = pane_of + self.size > state.closed
@@ -152,6 +181,8 @@ class SlidingWindow(PagedOperator, WindowSlots):
             for pane in state.panes.values():  # a column has one type in all of them
                 parts = pane.fit(parts)
             self.takes(state, start, touched[start])
+            if start not in state.panes:  # one that was restored without it stays unknown: 0
+                state.first[start] = batch
             state.panes.setdefault(start, Accumulators()).update(touched[start], parts)
         return touched
 
@@ -160,7 +191,12 @@ class SlidingWindow(PagedOperator, WindowSlots):
             return None
         ends = {e for p in state.panes for e in range(p + self.slide, p + self.size + 1, self.slide)}
         closing = sorted(e for e in ends if e <= state.closed and (before is None or e > before))
-        return self._rows(state, [(end, self._present(state, end - self.size, end)) for end in closing])
+        present = [(end, self._present(state, end - self.size, end)) for end in closing]
+        return self._rows(state, [(end, self._by_key(state, slots)) for end, slots in present])
+
+    def _by_key(self, state: WindowState, slots: Ints) -> Ints:
+        """The same slots in the order of their keys."""
+        return slots[in_order(state.index.keys(slots))] if len(slots) > 1 else slots
 
     def _changes(self, state: WindowState, touched: Touched, before: int | None) -> pa.Table | None:
         if state.closed is None or not state.panes:
@@ -212,12 +248,14 @@ class SlidingWindow(PagedOperator, WindowSlots):
     def _let_go(self, state: WindowState) -> None:
         if state.closed is None or not state.panes:
             return
-        # Updates still have to report what leaves the current window, so they keep the panes of that one.
-        horizon = self._current_end(state, state.closed) if self.updates else state.closed + 1
+        horizon = state.closed + 1
+        if not self._converges:  # updates still have to report what leaves the current window
+            horizon = self._current_end(state, state.closed)
         gone = [p for p in state.panes if p + self.size < horizon]
         for start in gone:
             self.lets_go(state, start)
             del state.panes[start]
+            state.first.pop(start, None)
         if gone and state.index.size >= _COMPACT_FROM:
             live = _union([a.present() for a in state.panes.values()])
             if 2 * len(live) < state.index.size:
@@ -246,16 +284,20 @@ class SlidingWindow(PagedOperator, WindowSlots):
 
         return encode
 
+    def spillable(self, state: WindowState) -> Sequence[Spillable]:
+        return (state.index, *state.panes.values())
+
     def restore(self, place: Place, tables: Tables) -> WindowState:
         meta = one_row(tables["meta"])
-        state = WindowState(
-            KeyIndex(self.keys, tables["keys"], meta["slots"]), {}, meta["closed"], meta["late"]
-        )
+        index = KeyIndex(self.keys, tables["keys"], meta["slots"])
+        state = WindowState(index, closed=meta["closed"], late=meta["late"])
         if "panes" in tables:
             sizes = tables["panes"].column("size").to_pylist()
             parts = split_rows(tables["values"], sizes)
             starts = tables["panes"].column("start").to_pylist()
             state.panes = {p: slotted.restore(part) for p, part in zip(starts, parts, strict=True)}
+            if FIRST in tables["panes"].column_names:
+                state.first = dict(zip(starts, tables["panes"].column(FIRST).to_pylist(), strict=True))
         return state
 
 
@@ -288,6 +330,10 @@ class TumblingWindow(SlidingWindow):
             label=label,
         )
 
+    @property
+    def _converges(self) -> bool:
+        return True  # updates are of the windows that got rows, in the order of the batch
+
     def _changes(self, state: WindowState, touched: Touched, before: int | None) -> pa.Table | None:
         return self._rows(state, [(start + self.size, touched[start]) for start in sorted(touched)])
 
@@ -298,7 +344,8 @@ def _few(state: WindowState) -> dict[str, pa.Table]:
     few = {"meta": pa.table(meta)}
     if state.panes:
         sizes = [a.size for a in state.panes.values()]
-        few["panes"] = pa.table({"start": list(state.panes), "size": sizes})
+        first = [state.first.get(pane, 0) for pane in state.panes]
+        few["panes"] = pa.table({"start": list(state.panes), "size": sizes, FIRST: first})
     return few
 
 

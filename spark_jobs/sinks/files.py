@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import polars as pl
 import pyarrow as pa
@@ -22,6 +23,7 @@ from polars.exceptions import PanicException
 
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.errors import EncodeError, FencedError, NotYetError, SinkError, StepError, StoreError
+from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.storage.files import Files
 
 
@@ -44,12 +46,16 @@ class Owner:
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What a sink is told before its first batch: `topology` is `<namespace>.<name>`; batches up to `position` are visible
-    by the word of a complete checkpoint."""
+    by the word of a complete checkpoint, or of a report of whoever wrote before; nobody has made those up to `begins` here,
+    as the stream began from a savepoint behind that batch, or the query was added there.  `platform`: clocks and threads of
+    the process, for a sink that shows its batches in a thread of its own."""
 
     topology: str
     place: Place
     owner: Owner
     position: int
+    begins: int = 0
+    platform: Platform = PLATFORM
 
 
 class Sink(ABC):
@@ -65,6 +71,10 @@ class Sink(ABC):
 
     needs_to_mark: str = ""
     """What it lacks to do so, for people, where that can be given: "`gaps`, the name of a topic"."""
+
+    gives_up: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """Parameters -> values with which rows may be left out, or written twice -> what is given up by that, for people.
+    It is said with what is promised of each output that depends on it (docs/recovery.md)."""
 
     visible: int = 0
     """The last batch such that it and all before it are visible, or will be found to be."""

@@ -20,9 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reprise.spark_jobs.contract import Columns, Place
+from reprise.spark_jobs.contract import Columns, Place, SourcePart
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.parameters import choice, names, whole
+from reprise.spark_jobs.sources.dealing import dealt_again
 from reprise.spark_jobs.sources.generator import Floats, GeneratorSource, Ints, uniform
 
 EPOCH = 50
@@ -121,6 +122,11 @@ class NexmarkSource(GeneratorSource):
         if self.extra:
             columns["extra"] = self._letters(own)
         return pa.table(columns)
+
+    def repartition(
+        self, operator: str, parts: Sequence[SourcePart], parallelism: int
+    ) -> Sequence[SourcePart]:
+        return dealt_again(operator, parts, parallelism)
 
     def _draw(self, own: Ints) -> Callable[[int], Floats]:
         """Number j, below 8, of the random numbers of each event."""

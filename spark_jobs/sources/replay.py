@@ -15,10 +15,12 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Columns, Place, Range, Source
+from reprise.spark_jobs.contract import Columns, Place, Range, Source, SourcePart
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import END_OF_TIME, Ints, times
 from reprise.spark_jobs.operators.parameters import duration_us, names, whole
+from reprise.spark_jobs.sources.dealing import dealt_again
+from reprise.spark_jobs.sources.dealing import share as _share
 from reprise.spark_jobs.sources.tables import head, load_files, nycflights, select
 from reprise.spark_jobs.topology.columns import require
 
@@ -79,6 +81,11 @@ class FileSource(Source):
             int(_greatest(self._files(), self.time)[(span.end - 1) * place.parallelism + place.index])
             - self.disorder
         )
+
+    def repartition(
+        self, operator: str, parts: Sequence[SourcePart], parallelism: int
+    ) -> Sequence[SourcePart]:
+        return dealt_again(operator, parts, parallelism)
 
     def _files(self) -> tuple[str, ...]:
         return tuple(path for pattern in self.paths for path in _matching(pattern))
@@ -152,6 +159,11 @@ class EventTimeReplay(Source):
     def watermark(self, place: Place, batch: int, span: Range) -> int | None:
         return END_OF_TIME if batch >= self.batches() else self._end_of(batch)
 
+    def repartition(
+        self, operator: str, parts: Sequence[SourcePart], parallelism: int
+    ) -> Sequence[SourcePart]:
+        return dealt_again(operator, parts, parallelism)
+
     def batches(self) -> int:
         """How many batches there are."""
         first, until = self._bounds()
@@ -179,11 +191,6 @@ def _sorted(data: str, time: str) -> tuple[pa.Table, Ints]:
         order = np.argsort(clock, kind="stable")
         table, clock = table.take(pa.array(order)), clock[order]
     return table, clock
-
-
-def _share(rows: int, place: Place) -> int:
-    """How many of the first `rows` rows belong to a partition."""
-    return max(0, -((place.index - rows) // place.parallelism))
 
 
 def _rows(table: pa.Table, place: Place, span: Range) -> pa.Table:

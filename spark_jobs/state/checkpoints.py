@@ -23,10 +23,11 @@ import pyarrow as pa
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.pages import Parts
+from reprise.spark_jobs.spill import SpillStore
 from reprise.spark_jobs.state.epochs import Fence, recorded
 from reprise.spark_jobs.state.local_copies import LocalCopies
 from reprise.spark_jobs.state.manifest import Manifest
-from reprise.spark_jobs.state.page_file import PagedState, Span, decode_pages, encode_pages
+from reprise.spark_jobs.state.page_file import Keep, PagedState, Span, decode_pages, encode_pages
 from reprise.spark_jobs.state.skips import SkipRecords
 from reprise.spark_jobs.state.snapshot import Kind, StateFile, folder
 from reprise.spark_jobs.state.state_file import decode_state, encoded
@@ -35,7 +36,10 @@ from reprise.spark_jobs.storage.files import Files
 
 log = logging.getLogger("reprise.checkpoints")
 T = TypeVar("T")
+B = TypeVar("B", bytes, memoryview)
 MANIFEST = "COMPLETE.json"
+PART = 8 << 20
+"""Bytes of a file that are in memory at once, where a state may be larger than that."""
 STREAM = "stream.json"
 """The stream's name: where it can be read, the location is there, and a file that is missing is missing."""
 
@@ -58,11 +62,13 @@ class CheckpointStore:
     written from here are kept, too, and looked for first.
     """
 
-    def __init__(self, location: str, standby: Sequence[str] = (), copies: LocalCopies | None = None) -> None:
+    def __init__(self, location: str, mirrors: Sequence[str] = (), copies: LocalCopies | None = None) -> None:
         self.location = location
         self._files = Files(location)
         self._copies = copies
-        self._standby = tuple(CheckpointStore(mirror) for mirror in standby)
+        self.fetched = 0
+        """Bytes of states that were read from the location or a mirror of it, and not from copies that are here."""
+        self._mirrors = tuple(CheckpointStore(mirror) for mirror in mirrors)
         self._fence: Fence | None = None
         self._recorded: tuple[int, Mapping[int, int]] = (0, {})
         """What the newest driver wrote down that has; nobody changes it."""
@@ -72,6 +78,8 @@ class CheckpointStore:
         """Whose manifest of each checkpoint counts, by the last answer: a mirror is asked for that one and no other."""
         self._others: dict[int, frozenset[str]] = {}
         """Of complete checkpoints: the files in which their states have pages beside their own."""
+        self.pinned: set[int] = set()
+        """Complete checkpoints that stay, whatever is asked to be kept: they are being copied."""
         self._cleared: dict[int, frozenset[str]] = {}
         """Of folders of checkpoints that are not kept: the files that stay there, all others being removed."""
 
@@ -93,14 +101,14 @@ class CheckpointStore:
             return read(self)
         except CheckpointError as error:
             said, file = [str(error)], error.file
-            for mirror in self._standby:
+            for mirror in self._mirrors:
                 try:
                     found = read(mirror)
                 except CheckpointError as other:
                     said.append(str(other))
                     file = "" if isinstance(other, StoreError) else file
                     continue
-                log.warning("event=checkpoint-read-from-standby location=%s", mirror._files.name)
+                log.warning("event=checkpoint-read-from-mirror location=%s", mirror._files.name)
                 return found
             together = type(error)("; ".join(said))
             together.file = file
@@ -137,9 +145,12 @@ class CheckpointStore:
         relative = f"{folder(position)}/{partition}.{incarnation}.state"
         return self._written(position, relative, encoded(tables))
 
-    def pages_of(self, position: int, partition: str, incarnation: str, parts: Parts) -> PagedState:
-        """One partition's state at `position` as `write_pages` stores it.  OvertakenError: a later one came before."""
-        return encode_pages(parts, f"{folder(position)}/{partition}.{incarnation}.state", position)
+    def pages_of(
+        self, position: int, partition: str, incarnation: str, parts: Parts, keep: Keep | None = None
+    ) -> PagedState:
+        """One partition's state at `position` as `write_pages` stores it.  `keep`: see `encode_pages`.  OvertakenError: a
+        later one came before."""
+        return encode_pages(parts, f"{folder(position)}/{partition}.{incarnation}.state", position, keep)
 
     def write_pages(self, state: PagedState) -> StateFile:
         """Store a state in pages; returns what the manifest says of it.  StoreError: to be repeated."""
@@ -172,7 +183,9 @@ class CheckpointStore:
         found whole."""
         if self._copies is not None and (here := self._copies.read_named(path)) is not None:
             return Segment.read(here)
-        return self._first_whole(lambda store: store._read(path, _whole_segment))
+        found = self._first_whole(lambda store: store._read(path, _whole_segment))
+        self.fetched += len(found.data)
+        return found
 
     def _written(
         self,
@@ -190,12 +203,44 @@ class CheckpointStore:
             self._copies.keep(file, position, pieces)
         return file
 
-    def read_state(self, file: StateFile) -> dict[str, pa.Table]:
-        """A state file's tables.  Raises CheckpointError when it is missing or not the bytes that the manifest names, or
-        when a page that it has in another file is not the one that was stored."""
+    def read_state(self, file: StateFile, spilled: SpillStore | None = None) -> dict[str, pa.Table]:
+        """A state file's tables.  `spilled`: where those of a state in pages are put, which may be larger than memory.
+        Raises CheckpointError when it is missing or not the bytes that the manifest names, or when a page that it has in
+        another file is not the one that was stored; SpillFullError."""
+        if file.all_bytes is not None and spilled is not None:
+            return decode_pages(self._in_parts(file, spilled), self._span, spilled)
         here = None if self._copies is None else self._copies.read(file)
         data = self._found_whole(file) if here is None else here
         return decode_state(data) if file.all_bytes is None else decode_pages(data, self._span)
+
+    def _in_parts(self, file: StateFile, spilled: SpillStore) -> memoryview:
+        """A whole file that is never in memory as a whole."""
+        room = spilled.room(file.size)
+
+        def filled(read: Callable[[int, int], bytes | None]) -> bool:
+            digest = hashlib.sha256()
+            for at in range(0, file.size, PART):
+                data = read(at, min(at + PART, file.size))
+                if data is None or len(data) != min(PART, file.size - at):
+                    return False
+                room[at : at + len(data)] = data
+                digest.update(data)
+                spilled.hold()
+            return digest.hexdigest() == file.sha256
+
+        if self._copies is not None and self._copies.in_parts(file, filled):
+            return room
+
+        def whole(store: CheckpointStore) -> memoryview:
+            for _ in range(2):  # bytes can be damaged on their way, too
+                if filled(lambda start, end: store._files.read_part(file.path, start, end)):
+                    return room
+            if not store._files.exists(file.path):
+                raise store._missing(file.path)
+            said = f"{file.path} in {store._files.name} is damaged: its SHA-256 is not the manifest's"
+            raise DamagedError(said, file.path)
+
+        return self._fetched(whole)
 
     def _span(self, path: str, span: Span) -> bytes:
         """Pages of another state's file: from the copy that is here, else from where they are found whole."""
@@ -206,10 +251,15 @@ class CheckpointStore:
             with suppress(ValueError):
                 return span.whole(here)
             log.warning("event=local-copy-damaged file=%s", path)
-        return self._first_whole(lambda store: store._read(path, span.whole, (span.start, span.end)))
+        return self._fetched(lambda store: store._read(path, span.whole, (span.start, span.end)))
 
     def _found_whole(self, file: StateFile) -> bytes:
-        return self._first_whole(lambda store: store._whole(file))
+        return self._fetched(lambda store: store._whole(file))
+
+    def _fetched(self, ask: Callable[[CheckpointStore], B]) -> B:
+        found = self._first_whole(ask)
+        self.fetched += len(found)
+        return found
 
     def _whole(self, file: StateFile) -> bytes:
         def accepted(data: bytes) -> bytes:
@@ -226,7 +276,7 @@ class CheckpointStore:
         self._unsure.add(manifest.position)
         self._others.pop(manifest.position, None)
         self._cleared.pop(manifest.position, None)
-        self._files.replace(_manifest_name(manifest.position, self._epoch), text.encode())
+        self._files.replace(manifest_name(manifest.position, self._epoch), text.encode())
         if self._fence is not None:
             self._fence.check()
         self._unsure.discard(manifest.position)
@@ -240,7 +290,7 @@ class CheckpointStore:
     def withdraw(self, after: int) -> None:
         """The stream goes back to batch `after`: what `complete` did not confirm behind it is undone."""
         for position in [k for k in self._unsure if k > after]:
-            self._files.remove(_manifest_name(position, self._epoch))
+            self._files.remove(manifest_name(position, self._epoch))
             self._unsure.discard(position)
             self._counted.pop(position, None)
 
@@ -257,7 +307,7 @@ class CheckpointStore:
     def manifest(self, position: int) -> Manifest:
         """The manifest of cp(position), which is one driver's: a mirror may hold another's, of other files, and is asked for
         the one that counts in the location.  DamagedError: there is none.  StoreError: not now, or it is not known which."""
-        relative = _manifest_name(position, self._epoch_of(position))
+        relative = manifest_name(position, self._epoch_of(position))
 
         def parsed(data: bytes) -> Manifest:
             return Manifest.from_json(json.loads(data))
@@ -318,7 +368,7 @@ class CheckpointStore:
         """`positions`, each with the epoch of the manifest that counts."""
         newest, seen = self._recorded = recorded(self._files, self._recorded)
         found: Mapping[int, int] = self._counting(newest, seen)
-        if not found and self._standby:
+        if not found and self._mirrors:
             if self._fence is not None:
                 self._fence.check()  # a volume that is not mounted is empty, too
             found = self._of_mirrors((newest, seen) if seen else None)
@@ -328,7 +378,7 @@ class CheckpointStore:
     def _of_mirrors(self, by: tuple[int, Mapping[int, int]] | None) -> Mapping[int, int]:
         """The same in the first mirror that has any.  `by`: epoch and content of the record that says what counts (see
         `recorded`), where the location has one: of a mirror's own, a later driver may know nothing."""
-        for mirror in self._standby:
+        for mirror in self._mirrors:
             if found := mirror._counting(*(by or recorded(mirror._files))):
                 return found
         return {}
@@ -344,7 +394,7 @@ class CheckpointStore:
 
     def _for_people(self) -> Mapping[int, int]:
         """What the first mirror says that has any, by its own records: not for who decides anything."""
-        for mirror in self._standby:
+        for mirror in self._mirrors:
             with suppress(CheckpointError):
                 if found := mirror._listed():
                     return found
@@ -379,6 +429,7 @@ class CheckpointStore:
         if not (complete := self.positions()):
             raise StoreError(f"{self._files.name} lists no complete checkpoint, and there is one")
         oldest = complete[-keep:][0]
+        oldest = min((oldest, *self.pinned))
         if needed is not None:
             oldest = min(oldest, needed)
         try:
@@ -405,12 +456,14 @@ class CheckpointStore:
         does not exist: a removal that is interrupted leaves none whose files are gone."""
         if stay and self._cleared.get(position) == stay:
             return
-        for name in sorted(self._files.names(folder(position)), key=lambda n: _manifest_epoch(n) is None):
-            if _manifest_epoch(name) is None and not stay:
-                break
-            if f"{folder(position)}/{name}" not in stay:
-                self._files.remove(f"{folder(position)}/{name}")
+        names = self._files.names(folder(position))
+        manifests = [name for name in names if _manifest_epoch(name) is not None]
+        for name in manifests:
+            self._files.remove(f"{folder(position)}/{name}")
         if stay:
+            paths = {f"{folder(position)}/{name}" for name in names if name not in manifests}
+            for path in sorted(paths - stay):
+                self._files.remove(path)
             self._cleared[position] = stay
         else:
             self._files.remove(folder(position))
@@ -430,7 +483,8 @@ def _others(manifest: Manifest) -> frozenset[str]:
     return frozenset(path for s in taken if s.file is not None for path in s.file.others)
 
 
-def _manifest_name(position: int, epoch: int) -> str:
+def manifest_name(position: int, epoch: int) -> str:
+    """The file with the manifest of cp(position) that the driver of this epoch writes; 0: of before there were epochs."""
     return f"{folder(position)}/COMPLETE.{epoch}.json" if epoch else f"{folder(position)}/{MANIFEST}"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from reprise.spark_jobs.errors import DamagedError
+from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.storage.files import Files
 
 T = TypeVar("T")
@@ -44,17 +44,23 @@ class DriverRecords:
     def __init__(self, files: Files, folder: str) -> None:
         self._files, self._folder = files, folder
 
-    def newest(self, former: str, parse: Callable[[bytes], T]) -> tuple[str, T | None]:
-        """Name and content of the record that counts: that of the newest epoch, else `former`, the file of an earlier
-        version or of before the first driver; None: it is not there.  DamagedError: `parse` refuses its bytes twice."""
+    def newest(self, parse: Callable[[bytes], T], former: str = "") -> T | None:
+        """The record that counts: that of the newest epoch; where no driver has one, the file `former` of an earlier version
+        or of before the first driver; None: there is neither.  StoreError: one is listed that is not there, so what counts
+        is not known now; DamagedError: `parse` refuses its bytes twice."""
         listed = max(record_epochs(self._files, self._folder), default=None)
         claimed = record_epochs(self._files, EPOCHS)
         epoch = newest_written(lambda e: self._files.exists(record_name(self._folder, e)), listed, claimed)
         name = former if epoch is None else record_name(self._folder, epoch)
+        if not name:
+            return None
         try:
-            return name, self._files.parsed(name, parse)
+            found = self._files.parsed(name, parse)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedError(f"{name} in {self._files.name} is damaged: {error!r}") from error
+        if found is None and epoch is not None:
+            raise StoreError(f"cannot read {name} in {self._files.name}: it was listed, and is not there")
+        return found
 
     def write(self, epoch: int, data: bytes) -> None:
         """Write the record in place of what this driver has written before."""

@@ -13,13 +13,13 @@ two drivers at once, one of them frozen or cut off, never read other rows as the
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from reprise.spark_jobs.contract import Range, Source
 from reprise.spark_jobs.errors import DamagedError, NotYetError, SourceError, SpecError, StoreError
+from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.checkpoints import STREAM
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.storage.files import Files
@@ -132,6 +132,23 @@ def has_ended(span: Range) -> bool:
     return span.start < 0
 
 
+def offsets_after(ranges: Mapping[str, Range]) -> dict[str, int]:
+    """Where each source partition goes on behind these ranges."""
+    return {p: ~span.end if has_ended(span) else span.end for p, span in ranges.items()}
+
+
+def logs_after(ranges: Mapping[str, Range]) -> dict[str, dict[str, int]]:
+    """The same for each log of those source partitions that read several."""
+    return {p: {log: end for log, (_, end) in span.logs.items()} for p, span in ranges.items() if span.logs}
+
+
+def written_before(ranges: Mapping[str, Range], position: int) -> dict[str, bytes]:
+    """The files, by name, with which a ledger begins behind batch `position`: that batch alone is on record, and those
+    before it count as given up."""
+    block = Block(position, None, {p: {position: span} for p, span in ranges.items()})
+    return {f"{RANGES}/{position - 1:010d}{MARK}": b"", block_name(position): block.encode()}
+
+
 def _ending(before: Range) -> Range:
     return before if has_ended(before) else Range(~before.end, ~before.end, before.logs)
 
@@ -141,42 +158,51 @@ class Ledger:
 
     def __init__(
         self, location: str, resource: StreamTopology, topology: Topology, fence: Fence | None = None,
-        wall: Callable[[], float] = time.time,
+        platform: Platform = PLATFORM,
     ) -> None:  # fmt: skip
-        """`fence`: the driver's claim; without one there is no other driver.  `wall`: unix seconds."""
-        self._wall = wall
+        """`fence`: the driver's claim; without one there is no other driver.  `platform`: of its process."""
+        self._wall = platform.wall
         self._files = Files(location)
         self._fence = fence
         self._places = {p.id: p.place for p in topology.partitions.values() if p.is_source}
+        self._late = {p.id: p.late for p in topology.partitions.values() if p.is_source}
         self._sources: dict[str, Source] = {s.name: make_source(s) for s in resource.sources}
+        for source in self._sources.values():
+            source.runs_on(platform)
         self._live = any(source.live for source in self._sources.values())
         self.ranges: dict[str, dict[int, Range]] = {p: {} for p in self._places}
         self.problems: list[str] = []
+        self.waits_for = self._asked = ""
+        """Name of the source that could not say what there is to read, and of the one that was asked last."""
         self.trimmed = 0
         """Batches up to this one cannot be replayed any more."""
         self.written = 0
         self.ended_at: int | None = None
         self._new = False
         """Whether this driver has given the stream its name, so that nobody has said a batch before."""
+        self.begins = 0
+        """The batch behind which this stream began: that of a savepoint, where it goes on from one."""
         self.stream = self._began()
         """When this stream began, unix seconds: tells it from others of the same name, in the order of their beginnings."""
         self._load()
 
     def _began(self) -> float:
-        def began(data: bytes) -> float:
-            return float(json.loads(data)["began"])
+        def began(data: bytes) -> tuple[float, int]:
+            said = json.loads(data)
+            return float(said["began"]), int(said.get("startedFrom", {}).get("position", 0))
 
         try:
             if (found := self._files.parsed(STREAM, began)) is None:
                 self._new = self._files.create(STREAM, json.dumps({"began": self._wall()}).encode())
                 found = self._files.parsed(STREAM, began)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedError(
                 f"{STREAM} in {self._files.name}: the stream's name is damaged: {error}"
             ) from error
         if found is None:
             raise StoreError(f"cannot read {STREAM} in {self._files.name}: it was written, and is not there")
-        return found
+        began_at, self.begins = found
+        return began_at
 
     def _load(self) -> None:
         self.trimmed, found = on_record(self._files, self._new)
@@ -236,6 +262,7 @@ class Ledger:
 
         A source that cannot say now what there is to read keeps the stream where it is; `problems` says why.
         """
+        self.waits_for = ""
         while self.written < batch and self.ended_at is None:
             try:
                 self._extend(batch)
@@ -243,11 +270,13 @@ class Ledger:
                 break
             except SourceError as error:
                 self.problems.append(f"sources wait: {error}")
+                self.waits_for = self._asked
                 break
         return min(batch, self.written if self.ended_at is None else self.ended_at)
 
     def _extend(self, due: int) -> None:
-        for source in self._sources.values():
+        for name, source in self._sources.items():
+            self._asked = name
             source.look()
         self._add(self._put(self.written + 1, self._planned(due)))
         for source in self._sources.values():
@@ -291,6 +320,7 @@ class Ledger:
         if has_ended(before):
             return None
         place = self._places[partition]
+        self._asked = place.operator
         return self._sources[place.operator].plan(place, batch, before)
 
     def _at(self, partition: str, position: int) -> Range:
@@ -303,20 +333,24 @@ class Ledger:
         mine = self.ranges[partition]
         return {b: mine[b] for b in range(after + 1, upto + 1) if b in mine}
 
+    def at(self, position: int) -> dict[str, Range]:
+        """The range of batch `position` of each source partition; behind the end of the stream that of its last batch."""
+        return {p: self._at(p, position) for p in self.ranges}
+
     def offsets(self, position: int) -> dict[str, int]:
         """Where each source partition goes on after batch `position`."""
-        ends = {p: self._at(p, position) for p in self.ranges}
-        return {p: ~span.end if has_ended(span) else span.end for p, span in ends.items()}
+        return offsets_after(self.at(position))
 
     def logs(self, position: int) -> dict[str, dict[str, int]]:
         """The same for each log of those source partitions that read several."""
-        ends = {p: self._at(p, position) for p in self.ranges}
-        return {p: {log: end for log, (_, end) in span.logs.items()} for p, span in ends.items() if span.logs}
+        return logs_after(self.at(position))
 
     def stored(self, newest: int, oldest: int) -> None:
-        """A checkpoint at `newest` is complete and `oldest` is the oldest that is kept: sources may trim."""
+        """A checkpoint at `newest` is complete and `oldest` is the oldest that is kept: sources may trim, and those that are
+        read over a feedback edge one batch less."""
         for partition, place in self._places.items():
-            self._sources[place.operator].stored(place, self._at(partition, newest))
+            upto = newest - self._late[partition]
+            self._sources[place.operator].stored(place, self._at(partition, upto))
         if self._live:
             self._trim(oldest)
 

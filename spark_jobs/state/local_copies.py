@@ -13,10 +13,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reprise.spark_jobs.platform import write_new
 from reprise.spark_jobs.state.snapshot import StateFile
 
 log = logging.getLogger("reprise.checkpoints")
@@ -31,8 +32,10 @@ class _Copy:
 class LocalCopies:
     """The copies of one process, in a folder of its own; any thread may use them."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, write: Callable[[Path, Iterable[bytes | memoryview]], None] = write_new
+    ) -> None:
+        self._folder, self._write = folder, write
         self._lock = threading.Lock()
         self._copies: dict[StateFile, _Copy] = {}
         self._named: dict[str, StateFile] = {}
@@ -65,9 +68,7 @@ class LocalCopies:
             self.used += file.size  # until it is written, its room is taken
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as written:
-                for piece in pieces:
-                    written.write(piece)
+            self._write(path, pieces)
         except OSError as error:
             log.warning("event=no-local-copy file=%s reason=%s", file.path, error)
             _remove(path)
@@ -93,6 +94,20 @@ class LocalCopies:
                 log.warning("event=local-copy-damaged file=%s", file.path)
                 self._drop(file)
         return None
+
+    def in_parts(self, file: StateFile, filled: Callable[[Callable[[int, int], bytes | None]], bool]) -> bool:
+        """Have `filled` read a copy part by part, and say whether it is what the manifest names; False: it is not here."""
+        with self._lock:
+            here = file in self._copies
+        if found := here and filled(lambda start, end: self.read_part(file.path, start, end)):
+            self.read_here += 1
+            return found
+        with self._lock:
+            self.read_there += 1
+            if file in self._copies:
+                log.warning("event=local-copy-damaged file=%s", file.path)
+                self._drop(file)
+        return False
 
     def read_named(self, path: str) -> bytes | None:
         """A whole file that a later one needs, as it was written here; None: it is not here.  It is no state of its own, and

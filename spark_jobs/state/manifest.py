@@ -7,7 +7,8 @@ state is in pages (`reprise.spark_jobs.state.page_file`), which an earlier Repri
 Version 4 was written where a state is stored slot by slot (`reprise.spark_jobs.state.window_log`), for the same reason, and
 version 5 had earlier segments by their numbers.  Version 6 is, as segments have a version of their own since.  Beside a line
 a manifest may have what partitions had before (`before`), with `snapshots` only; what a reader has to know of those counts
-as what it has to know of the line.
+as what it has to know of the line.  Version 7 is written where a state is of another version than the first
+(`reprise.spark_jobs.state.state_versions`): an earlier Reprise would hand it to a class that does not read it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reprise.spark_jobs.contract import FIRST_STATE_VERSION
 from reprise.spark_jobs.errors import NewerVersionError
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
 
-MANIFEST_VERSION = 6
+MANIFEST_VERSION = 7
+_OF_LOGS = 6
+"""Where all states are of the first version."""
 _OF_PAGES = 3
-"""Where no state is stored slot by slot."""
+"""Where none is stored slot by slot either."""
 _OF_TABLES = 2
 """Where none is in pages either."""
 
@@ -39,6 +43,8 @@ class Manifest:
     """Source partition -> log -> offset, for those that read several logs (Kafka): a standby site goes on from here."""
     before: Mapping[str, Snapshot] = field(default_factory=dict)
     """Of a line: snapshots that may be taken where one of the line is damaged, none of them behind `position`."""
+    numbered_from: int = 0
+    """Of a line whose snapshots count messages (`Snapshot.inputs`): the batch after which these numbers begin."""
 
     @staticmethod
     def of_round(
@@ -89,14 +95,24 @@ class Manifest:
         if self.apart or self.before:
             line = {"snapshots": {p: s.to_json() for p, s in self.snapshots.items()}}
         paged = any(s.file is not None and s.file.all_bytes is not None for s in self._every)
+        versioned = any(
+            s.file is not None and s.file.state_version != FIRST_STATE_VERSION for s in self._every
+        )
         logged = any(s.kind is Kind.WINDOW_LOG for s in self._every)
         return {
-            "version": MANIFEST_VERSION if logged else _OF_PAGES if paged else _OF_TABLES,
+            "version": MANIFEST_VERSION
+            if versioned
+            else _OF_LOGS
+            if logged
+            else _OF_PAGES
+            if paged
+            else _OF_TABLES,
             "position": self.position,
             **line,
             "offsets": dict(self.offsets),
             **({"logs": {p: dict(ends) for p, ends in self.logs.items()}} if self.logs else {}),
             **({"before": {p: s.to_json() for p, s in self.before.items()}} if self.before else {}),
+            **({"numbered_from": self.numbered_from} if self.numbered_from else {}),
         }
 
     @staticmethod
@@ -115,7 +131,7 @@ class Manifest:
             if "snapshots" in data:
                 snapshots = {p: Snapshot.from_json(p, s) for p, s in data["snapshots"].items()}
                 before = {p: Snapshot.from_json(p, s) for p, s in data.get("before", {}).items()}
-                return Manifest(position, snapshots, offsets, logs, before)
+                return Manifest(position, snapshots, offsets, logs, before, int(data.get("numbered_from", 0)))
             files = {p: StateFile.from_json(f) for p, f in data["files"].items()}
             return Manifest.of_round(position, files, offsets, logs)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

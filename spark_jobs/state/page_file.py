@@ -41,6 +41,7 @@ from reprise.spark_jobs.pages import (
     assembled,
     pieces,
 )
+from reprise.spark_jobs.spill import SpillStore
 
 MAGIC = b"REPRISE-PAGES-1\n"
 T = TypeVar("T", bytes, memoryview)
@@ -115,8 +116,13 @@ def tables_alone(parts: Parts) -> Tables | None:
     return tables if len(tables) == len(parts) else None
 
 
-def encode_pages(parts: Parts, path: str, position: int) -> PagedState:
-    """A state as the file `path`, in the order of the partition's snapshots: OvertakenError for one that comes late."""
+Keep = Callable[[bytes | memoryview], bytes | memoryview]
+"""Puts bytes where they take no memory; the same bytes."""
+
+
+def encode_pages(parts: Parts, path: str, position: int, keep: Keep | None = None) -> PagedState:
+    """A state as the file `path`, in the order of the partition's snapshots: OvertakenError for one that comes late.
+    `keep`: where the bytes of the file wait until they are stored, if not in memory."""
     sections = {
         id(piece): _Section(piece)
         for part in parts.values()
@@ -126,7 +132,7 @@ def encode_pages(parts: Parts, path: str, position: int) -> PagedState:
     newest = max((s.frozen.stored.encoded for s in sections.values()), default=-1)
     if newest >= position:
         raise OvertakenError(f"the snapshot of batch {newest} was encoded before that of batch {position}")
-    writer = _Writer()
+    writer = _Writer(keep)
     for section in sections.values():
         writer.take(section, np.flatnonzero(~section.keeps))
     for section, numbers in _to_rewrite(list(sections.values()), int(writer.page_bytes * BUDGET)):
@@ -166,7 +172,8 @@ def encode_pages(parts: Parts, path: str, position: int) -> PagedState:
 class _Writer:
     """The chunks of a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Keep | None) -> None:
+        self._keep = keep
         self.chunks: list[bytes | memoryview] = [MAGIC]
         self.at = len(MAGIC)
         self.page_bytes = 0
@@ -177,7 +184,7 @@ class _Writer:
             self.chunks.append(bytes(gap))
         self.at += gap
         found = {"offset": self.at, "length": len(data)}
-        self.chunks.append(data)
+        self.chunks.append(data if self._keep is None else self._keep(data))
         self.at += len(data)
         return found
 
@@ -243,12 +250,15 @@ class Span:
         return data
 
 
-Fetch = Callable[[str, Span], bytes]
+Fetch = Callable[[str, Span], bytes | memoryview]
 """Bytes of another file, found whole (`Span.whole`)."""
 
 
-def decode_pages(data: bytes, fetch: Fetch) -> dict[str, pa.Table]:
-    """The tables of a state from its file.  ValueError: it is none, or a page of its own is damaged; what `fetch` raises."""
+def decode_pages(
+    data: bytes | memoryview, fetch: Fetch, spilled: SpillStore | None = None
+) -> dict[str, pa.Table]:
+    """The tables of a state from its file; in files of `spilled`, where they may be larger than memory.  ValueError: it is
+    none, or a page of its own is damaged; what `fetch` raises."""
     footer = _footer(data)
     indexes = [
         (piece, _index(data, piece))
@@ -256,37 +266,47 @@ def decode_pages(data: bytes, fetch: Fetch) -> dict[str, pa.Table]:
         for piece in described
         if piece["kind"] != "table"
     ]
+    if spilled is not None:
+        fetch = _kept(fetch, spilled)
     found = _pages(data, [index for _, index in indexes], footer["others"], fetch)
-    sections = {id(piece): assembled(piece, pages) for (piece, _), pages in zip(indexes, found, strict=True)}
+    sections = {
+        id(piece): assembled(piece, pages, spilled) for (piece, _), pages in zip(indexes, found, strict=True)
+    }
     tables = {}
     for name, described in footer["tables"]:
         parts = [
             from_stream(_slice(data, piece)) if piece["kind"] == "table" else sections[id(piece)]
             for piece in described
         ]
-        tables[name] = parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks()
+        whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
+        tables[name] = whole if len(parts) == 1 or spilled is not None else whole.combine_chunks()
     return tables
 
 
-def _footer(data: bytes) -> dict[str, Any]:
+def _kept(fetch: Fetch, spilled: SpillStore) -> Fetch:
+    """What is read of other files, in files of the node."""
+    return lambda path, span: spilled.kept(fetch(path, span))
+
+
+def _footer(data: bytes | memoryview) -> dict[str, Any]:
     end = len(data) - len(MAGIC) - 8
-    if end < len(MAGIC) or not data.startswith(MAGIC) or not data.endswith(MAGIC):
+    if end < len(MAGIC) or data[: len(MAGIC)] != MAGIC or data[-len(MAGIC) :] != MAGIC:
         raise ValueError("it is no file of pages")
     length = int.from_bytes(data[end : end + 8], "little")
-    found: dict[str, Any] = json.loads(data[end - length : end])
+    found: dict[str, Any] = json.loads(bytes(data[end - length : end]))
     return found
 
 
-def _slice(data: bytes, where: dict[str, int]) -> memoryview:
+def _slice(data: bytes | memoryview, where: dict[str, int]) -> memoryview:
     return memoryview(data)[where["offset"] : where["offset"] + where["length"]]
 
 
-def _index(data: bytes, piece: dict[str, Any]) -> Array:
+def _index(data: bytes | memoryview, piece: dict[str, Any]) -> Array:
     return np.frombuffer(_slice(data, piece["index"]), ENTRY)
 
 
 def _pages(
-    data: bytes, indexes: Sequence[Array], others: Sequence[str], fetch: Fetch
+    data: bytes | memoryview, indexes: Sequence[Array], others: Sequence[str], fetch: Fetch
 ) -> list[list[memoryview]]:
     """The contents of all pages of all sections."""
     every = np.concatenate([*indexes, np.zeros(0, ENTRY)])

@@ -66,6 +66,8 @@ class Release:
         self._from = self._began = wall()
         self._since, self._off = elapsed(), 0.0
         self._pace, self._paced = 0.0, 0.0
+        self._first = 1
+        """The batch that is due when the clock starts."""
 
     def _read(self) -> list[Anchor]:
         """The anchors of the newest driver that wrote them down; a file of an earlier version may hold the beginning
@@ -77,16 +79,17 @@ class Release:
                 return [Anchor(1, float(found["started"]), self.interval_s)]
             return [Anchor(int(b), float(t), float(i)) for b, t, i in found["anchors"]]
 
-        return self._written.newest(CLOCK, parsed)[1] or []
+        return self._written.newest(parsed, CLOCK) or []
 
     @property
     def started(self) -> float | None:
-        """When batch 1 was due, unix seconds."""
+        """When the first batch was due, unix seconds: batch 1, or the one behind the savepoint where it goes on from one."""
         return self.anchors[0].time if self.anchors else None
 
     def begin(self, newest: int, window: int) -> list[str]:
         """A driver begins after the checkpoint `newest`, and batches after it follow `interval_s`; returns what a person
         should know.  StoreError: what holds now cannot be written down; nothing has begun."""
+        self._first = newest + 1
         self._adopt(newest)
         wall = self._wall()
         self._from = self._began = wall
@@ -120,10 +123,10 @@ class Release:
         self._written.forget_before(self._epoch)
 
     def start(self, now: float) -> None:
-        """Let batch 1 be due now (unix seconds), unless the clock was started before, by whomever.  StoreError: it cannot
-        be written; the clock stands still until it is."""
+        """Let the first batch be due now (unix seconds), unless the clock was started before, by whomever.  StoreError: it
+        cannot be written; the clock stands still until it is."""
         if not self.anchors:
-            self._files.create(CLOCK, _encoded([Anchor(1, now, self.interval_s)]))
+            self._files.create(CLOCK, _encoded([Anchor(self._first, now, self.interval_s)]))
             self.anchors = self._read()
 
     def now(self) -> float:

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from reprise.spark_jobs.errors import CheckpointError, StoreError
+from reprise.spark_jobs.credentials import redacted
+from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.state.checkpoints import STREAM
 from reprise.spark_jobs.state.driver_records import DriverRecords
 from reprise.spark_jobs.state.epochs import Fence
@@ -32,10 +34,13 @@ FORMER = "revision.json"
 """Of an earlier version: one record, which counts where no driver has written one of its own."""
 EFFECTIVE = ("sources", "operators", "sink")
 """Fields of the spec that determine what is in a batch's output, and where."""
-_WITHOUT_EFFECT = {"resources", "priority", "priorities", "recovery", "availability"}
+_WITHOUT_EFFECT = {"resources", "priority", "priorities", "recovery", "availability", "standby"}
 """Of a source, an operator or its output: what only placing, planning and recovery read.  Which batches were skipped is on
 record, and is replayed whatever the spec says by then."""
 
+MOST_SHOWN = 80
+"""Characters of a value."""
+_SECRET = re.compile("password|secret|token|credential|key$", re.IGNORECASE)
 MOST_NAMED = 3
 """Partitions in an error."""
 
@@ -44,17 +49,23 @@ class RevisionError(CheckpointError):
     """Another revision made batches that would have to be made again."""
 
 
-def revision_of(resource: StreamTopology, image: str = "") -> str:
+def revision_of(resource: StreamTopology, image: str = "", without: Collection[str] = _WITHOUT_EFFECT) -> str:
     """The revision of all that determines what is in a batch's output, and where: sources, operators, sink location, the
     order of input, image by its name, and, where there is an image, what `kubernetes` brings into its pods beside.  Code
-    that changes below the same class and image name is not seen.  The batch interval only decides when."""
+    that changes below the same class and image name is not seen.  The batch interval only decides when.  `without`: fields
+    of a source, an operator or its output that are left out."""
     spec = json.loads(resource.document)["spec"]
-    parts = [_effective(spec.get(name)) for name in EFFECTIVE]
+    parts = [_effective(spec.get(name), without) for name in EFFECTIVE]
     if resource.arrival:  # else revisions are those of before there were orders
         parts.append("arrival")
     if image:
         parts += _brought(resource)
     return hashlib.sha256(json.dumps([*parts, image], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def former_revision_of(resource: StreamTopology, image: str = "") -> str:
+    """The same as versions computed it that did not leave out `standby`: a driver that finds this on record goes on."""
+    return revision_of(resource, image, _WITHOUT_EFFECT - {"standby"})
 
 
 def _brought(resource: StreamTopology) -> list[Any]:
@@ -69,42 +80,84 @@ def _brought(resource: StreamTopology) -> list[Any]:
     return found + ([["files", files]] if files else [])
 
 
-def _effective(value: Any) -> Any:
+def _effective(value: Any, without: Collection[str] = _WITHOUT_EFFECT) -> Any:
     if isinstance(value, Mapping):
         parameters = {"with": value["with"]} if "with" in value else {}
-        rest = {k: _effective(v) for k, v in value.items() if k not in _WITHOUT_EFFECT and k != "with"}
+        rest = {k: _effective(v, without) for k, v in value.items() if k not in without and k != "with"}
         if isinstance(rest.get("class"), str):  # one class, whichever way it is written
             rest["class"] = former(rest["class"])
         return {**rest, **parameters}
-    return [_effective(item) for item in value] if isinstance(value, list) else value
+    return [_effective(item, without) for item in value] if isinstance(value, list) else value
 
 
-def differences(before: StreamTopology, now: StreamTopology) -> list[str]:
-    """Paths of the spec that make two topologies different revisions, as people write them."""
+class Difference(NamedTuple):
+    """A field of the spec, as people write it, in which two topologies differ; None: one has it not."""
+
+    path: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        """Say it to people, without what may be a password."""
+        return f"spec.{self.path} was {_shown(self.path, self.old)} and is {_shown(self.path, self.new)}"
+
+
+def _shown(path: str, value: Any) -> str:
+    if value is None:
+        return "not there"
+    if _SECRET.search(path.rpartition(".")[2]):
+        return "another one"
+    text = redacted(json.dumps(value, sort_keys=True))
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
+
+
+def differences(before: StreamTopology, now: StreamTopology) -> list[Difference]:
+    """Fields that make two topologies different revisions."""
     old, new = (json.loads(resource.document)["spec"] for resource in (before, now))
-    order = ["batch.order"] if before.batch_order != now.batch_order else []
-    return order + [
-        path
-        for name in EFFECTIVE
-        for path in _different(name, _effective(old.get(name)), _effective(new.get(name)))
+    order = [Difference("batch.order", before.batch_order, now.batch_order)]
+    return [
+        *(order if before.batch_order != now.batch_order else ()),
+        *(
+            found
+            for name in EFFECTIVE
+            for found in different(name, _effective(old.get(name)), _effective(new.get(name)))
+        ),
     ]
 
 
-def _different(path: str, old: Any, new: Any) -> Iterator[str]:
+def different(path: str, old: Any, new: Any) -> Iterator[Difference]:
+    """Where two JSON values differ, as deep as they are alike; items of lists that have a name are compared by that."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted(old.keys() | new.keys()):
-            yield from _different(f"{path}.{key}", old.get(key), new.get(key))
+            yield from different(f"{path}.{key}", old.get(key), new.get(key))
+    elif (named := (_named(old), _named(new))) != (None, None) and None not in named:
+        before, now = named
+        assert before is not None
+        assert now is not None
+        for name in [*before, *(name for name in now if name not in before)]:
+            yield from different(f"{path}[{name}]", before.get(name), now.get(name))
+        if list(before) != list(now) and before.keys() == now.keys():
+            yield Difference(path, list(before), list(now))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            name = other.get("name", index) if isinstance(other, Mapping) else index
-            yield from _different(f"{path}[{name}]", one, other)
+            yield from different(f"{path}[{index}]", one, other)
     elif old != new:
-        yield path
+        yield Difference(path, old, new)
 
 
-def made_by_another(location: str, newest: int, revision: str) -> int | None:
+def _named(value: Any) -> dict[str, Any] | None:
+    """Items of a list by their names; None where not all have one of their own."""
+    if not isinstance(value, list):
+        return None
+    names = [item.get("name") if isinstance(item, Mapping) else None for item in value]
+    if not value or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        return None
+    return dict(zip(names, value, strict=True))  # type: ignore[arg-type]
+
+
+def made_by_another(location: str, newest: int, revision: str, former: str = "") -> int | None:
     """What a driver of `revision` would find that begins after the checkpoint `newest`: the batch up to which others may
-    have been shown that another revision has made; None: it may go on.  Nothing is written.
+    have been shown that another revision has made; None: it may go on.  Nothing is written.  `former`: as for `Revisions`.
 
     CheckpointError: it cannot be told."""
     files = Files(location)
@@ -112,18 +165,19 @@ def made_by_another(location: str, newest: int, revision: str) -> int | None:
         return None
     before, drained = _newest(DriverRecords(files, REVISIONS))
     written = last_written(files)
-    return written if _refused(before, drained, revision, newest, written) else None
+    return written if _refused(before, drained, (revision, former), newest, written) else None
 
 
-def _refused(before: str, drained: int | None, revision: str, newest: int, written: int) -> bool:
-    return before not in ("", revision) and drained != newest and written > newest
+def _refused(before: str, drained: int | None, same: Collection[str], newest: int, written: int) -> bool:
+    return before not in ("", *same) and drained != newest and written > newest
 
 
 class Revisions:
-    """The records of one stream, as the driver of `revision` that has claimed it uses them."""
+    """The records of one stream, as the driver of `revision` that has claimed it uses them.  `former`: what an earlier
+    version has on record for the same (`former_revision_of`)."""
 
-    def __init__(self, location: str, revision: str, fence: Fence) -> None:
-        self._files, self.revision, self._fence = Files(location), revision, fence
+    def __init__(self, location: str, revision: str, fence: Fence, former: str = "") -> None:
+        self._files, self.revision, self._fence, self._former = Files(location), revision, fence, former
         self._written = DriverRecords(self._files, REVISIONS)
 
     def begin(
@@ -135,7 +189,7 @@ class Revisions:
         begun."""
         before, drained = self.newest()
         said = ""
-        if _refused(before, drained, self.revision, newest, written):
+        if _refused(before, drained, (self.revision, self._former), newest, written):
             if not replay:
                 raise RevisionError(
                     f"the code, parameters, output or image have changed, and batches after checkpoint {newest} were made "
@@ -162,6 +216,10 @@ class Revisions:
         self._files.remove(FORMER)
         return said
 
+    def released_nothing_after(self, newest: int, written: int) -> bool:
+        """Whether no batch behind the checkpoint `newest` was released by anybody; ranges are on record up to `written`."""
+        return written <= newest or self.newest()[1] == newest
+
     def newest(self) -> tuple[str, int | None]:
         """Revision of the newest driver, and the checkpoint at which it has drained the stream, if it has."""
         return _newest(self._written)
@@ -184,7 +242,4 @@ def _newest(records: DriverRecords) -> tuple[str, int | None]:
         position = found["drained"]
         return str(found["revision"]), None if position is None else int(position)
 
-    name, found = records.newest(FORMER, parsed)
-    if found is None and name != FORMER:
-        raise StoreError(f"cannot read {name}: it was listed, and is not there")
-    return found or ("", None)
+    return records.newest(parsed, FORMER) or ("", None)

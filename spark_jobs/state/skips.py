@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from reprise.spark_jobs.errors import StoreError
-from reprise.spark_jobs.state.driver_records import DriverRecords, record_name
+from reprise.spark_jobs.state.driver_records import DriverRecords
 from reprise.spark_jobs.state.epochs import Fence
 from reprise.spark_jobs.storage.files import Files
 
@@ -59,18 +58,17 @@ class SkipRecords:
 
     def __init__(self, location: str, fence: Fence | None) -> None:
         self._records = DriverRecords(Files(location), SKIPPED)
-        self._location, self._fence = location, fence
+        self._fence = fence
+
+    @property
+    def follows(self) -> bool:
+        """Whether another driver may have begun before this one, which may still write."""
+        return self._fence is not None and self._fence.epoch > 1
 
     def read(self) -> tuple[Skip, ...] | None:
         """All skips that count; None where no driver has a record.  StoreError: not now; DamagedError: nobody knows what was
         skipped."""
-        nobody = record_name(SKIPPED, 0)
-        name, found = self._records.newest(
-            nobody, lambda data: tuple(Skip.parse(raw) for raw in json.loads(data))
-        )
-        if found is None and name != nobody:
-            raise StoreError(f"cannot read {name} in {self._location}: it was listed, and is not there")
-        return found
+        return self._records.newest(lambda data: tuple(Skip.parse(raw) for raw in json.loads(data)))
 
     def write(self, skips: Iterable[Skip]) -> None:
         """Let these count and no others.  StoreError: it is not known whether they do; SupersededError: by a later driver,

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from reprise.algorithms.recovery_line import Heard
+from reprise.spark_jobs.contract import FIRST_STATE_VERSION
 from reprise.spark_jobs.errors import NewerVersionError
 
 
@@ -33,6 +35,8 @@ class StateFile:
     """Of a state in pages: the earlier files that have pages of it; of a log its earlier segments, oldest first."""
     all_bytes: int | None = None
     """Of a state in pages: bytes with those pages.  None: the file is the whole state, as tables."""
+    state_version: int = FIRST_STATE_VERSION
+    """`Operator.state_version` of the class that has written it."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -47,6 +51,8 @@ class StateFile:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         data: dict[str, Any] = {"path": self.path, "size": self.size, "sha256": self.sha256}
+        if self.state_version != FIRST_STATE_VERSION:
+            data["stateVersion"] = self.state_version
         if self.all_bytes is None:
             return data
         steps = _steps(self.path, self.others)
@@ -68,6 +74,7 @@ class StateFile:
             if "steps" in data
             else tuple(map(str, data.get("others", ()))),
             None if every is None else int(every),
+            int(data.get("stateVersion", FIRST_STATE_VERSION)),
         )
 
 
@@ -108,6 +115,7 @@ class Kind(StrEnum):
     FORCED = "forced"  # a message that would have made the ones before it useless
     FINAL = "final"  # the partition has ended
     WINDOW_LOG = "window-log"  # footprints of windows, each with a position of its own
+    ARRIVAL = "arrival"  # the partition's own interval, with inputs that are not even
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +137,19 @@ class Snapshot:
     named has none there."""
     watermark: int | None = None
     """Of a partition without a file, where it has one."""
+    inputs: Mapping[str, Heard] = field(default_factory=dict)
+    """Of one that applies in the order of arrival: how far each input is.  `sent`, `first` and `channels` are numbers of
+    messages then, and of batches where this is empty."""
+
+    @property
+    def last(self) -> int:
+        """The last batch that may have left a trace in it, or in what is stored with it."""
+        return self.position if self.inputs else self.sent
+
+    @property
+    def even(self) -> bool:
+        """Whether all inputs are applied exactly up to its position."""
+        return all(heard.taken == heard.marker for heard in self.inputs.values())
 
     @staticmethod
     def round(partition: str, position: int, file: StateFile | None = None) -> Snapshot:
@@ -142,6 +163,8 @@ class Snapshot:
         data["file"] = None if self.file is None else self.file.to_json()
         if self.watermark is None:
             del data["watermark"]
+        if not self.inputs:
+            del data["inputs"]
         return data
 
     @staticmethod
@@ -158,6 +181,7 @@ class Snapshot:
             number=int(data["number"]),
             channels={target: int(batch) for target, batch in data["channels"].items()},
             watermark=None if data.get("watermark") is None else int(data["watermark"]),
+            inputs={p: Heard(*map(int, heard)) for p, heard in data.get("inputs", {}).items()},
         )
 
 

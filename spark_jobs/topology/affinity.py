@@ -1,4 +1,4 @@
-"""The wire form of which machines pods go to: affinities to machines and spreads, with Kubernetes' own names and meaning.
+"""The wire form of which Kubernetes nodes pods go to: node affinities and spreads, with Kubernetes' own names and meaning.
 
 What counts here is that nothing is mistyped: an API server refuses a pod with a wrong affinity, and that of an executor only
 when Spark asks for it, in the middle of a recovery.
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from reprise.spark_jobs.topology.labels import LabelKey, LabelValue
-from reprise.spark_jobs.topology.scalars import Closed
+from reprise.spark_jobs.topology.scalars import Closed, given_twice
 
 _COUNTED = {"Exists": 0, "DoesNotExist": 0, "Gt": 1, "Lt": 1}
 """How many values operators take; those that are not here take some."""
@@ -43,28 +43,28 @@ class NodeRequirementModel(Closed):
 
 class NodeTermModel(Closed):
     match_expressions: list[NodeRequirementModel] = Field(min_length=1, max_length=16)
-    """What the labels of the machine must be; all of it."""
+    """What the labels of the Kubernetes node must be; all of it."""
 
 
 class NodeTermsModel(Closed):
     node_selector_terms: list[NodeTermModel] = Field(min_length=1, max_length=16)
-    """One of these must be true of the machine."""
+    """One of these must be true of the Kubernetes node."""
 
 
 class NodePreferenceModel(Closed):
     weight: Annotated[int, Field(ge=1, le=100, strict=True)]
     """How much it counts beside the others."""
     preference: NodeTermModel
-    """What a machine is preferred for."""
+    """What a Kubernetes node is preferred for."""
 
 
 class NodeAffinityModel(Closed):
     required_during_scheduling_ignored_during_execution: NodeTermsModel | None = None
-    """Machines without it are not taken."""
+    """Kubernetes nodes without it are not taken."""
     preferred_during_scheduling_ignored_during_execution: list[NodePreferenceModel] = Field(
         default_factory=list, max_length=16
     )
-    """Machines with it are taken first."""
+    """Kubernetes nodes with it are taken first."""
 
 
 class AffinityModel(Closed):
@@ -74,7 +74,7 @@ class AffinityModel(Closed):
     )
 
     node_affinity: NodeAffinityModel
-    """By labels of the machines."""
+    """By labels of the Kubernetes nodes."""
 
 
 class TopologySpreadModel(Closed):
@@ -83,7 +83,7 @@ class TopologySpreadModel(Closed):
     )
 
     topology_key: LabelKey
-    """Label of machines, such as `topology.kubernetes.io/zone`: those with the same value count as one place."""
+    """Label of Kubernetes nodes, such as `topology.kubernetes.io/zone`: those with the same value count as one place."""
     max_skew: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 1
     """How many more executors of the topology one place may have than another."""
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "ScheduleAnyway"
@@ -91,9 +91,8 @@ class TopologySpreadModel(Closed):
 
 
 def _each_once(constraints: list[TopologySpreadModel]) -> list[TopologySpreadModel]:
-    said = [(constraint.topology_key, constraint.when_unsatisfiable) for constraint in constraints]
-    if twice := next((key for key, what in said if said.count((key, what)) > 1), None):
-        raise ValueError(f"{twice!r} is given twice with one `whenUnsatisfiable`")
+    if twice := given_twice((one.topology_key, one.when_unsatisfiable) for one in constraints):
+        raise ValueError(f"{twice[0]!r} is given twice with one `whenUnsatisfiable`")
     return constraints
 
 

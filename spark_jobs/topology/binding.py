@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from typing import Any, TypeVar
 
-from reprise.spark_jobs.contract import Kind, Operator, Source
+from reprise.spark_jobs.contract import FIRST_STATE_VERSION, Kind, Operator, Source
 from reprise.spark_jobs.credentials import redacted
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.sinks import Sink
@@ -96,8 +96,21 @@ def unbound(resource: StreamTopology) -> Iterator[SpecError]:
             require_equal_replays(resource, operators)
             require_standbys_that_agree(resource, operators)
             require_an_oldest_input(resource, operators)
+            _require_versions_that_are_kept(resource, operators)
     except SpecError as error:
         yield error
+
+
+def _require_versions_that_are_kept(resource: StreamTopology, operators: Mapping[str, Operator]) -> None:
+    """Slots are stored one by one, without the version of their state."""
+    if not resource.checkpoint.eventual:
+        return
+    for name, operator in operators.items():
+        if operator.state_version != FIRST_STATE_VERSION:
+            raise SpecError(
+                f"spec.operators[{name}].class",
+                f"has `state_version` {operator.state_version}, which is not tried with `checkpoint.protocol: eventual`",
+            )
 
 
 def gaps_that_end(resource: StreamTopology) -> dict[str, Operator]:

@@ -19,6 +19,7 @@ from reprise.spark_jobs.topology.availability import availability_fits
 from reprise.spark_jobs.topology.class_path import of_library
 from reprise.spark_jobs.topology.limits import within_limits
 from reprise.spark_jobs.topology.objective import objective_fits
+from reprise.spark_jobs.topology.rebalancing import rebalancing_fits
 from reprise.spark_jobs.topology.resource import InputSpec, Mode, OperatorSpec, StreamTopology
 from reprise.spark_jobs.topology.schema import nearest
 
@@ -74,12 +75,16 @@ def _names_differ(topology: StreamTopology) -> Iterator[SpecError]:
         seen[item.name] = field
 
 
+def no_such_input(name: str, names: list[str]) -> str:
+    """What is said of an input whose name is none of `names`."""
+    return f"there is no source or operator {name!r}{nearest(name, names)}"
+
+
 def _inputs_exist(topology: StreamTopology) -> Iterator[SpecError]:
     names = [x.name for x in topology.stages]
     for operator, index, spec in _edges(topology):
         if spec.source not in names:
-            reason = f"there is no source or operator {spec.source!r}{nearest(spec.source, names)}"
-            yield SpecError(f"{_field(operator, index)}.from", reason)
+            yield SpecError(f"{_field(operator, index)}.from", no_such_input(spec.source, names))
     for operator in topology.operators:
         for name, times in Counter(i.source for i in operator.inputs).items():
             if times > 1:
@@ -180,6 +185,24 @@ def _has_output(topology: StreamTopology) -> Iterator[SpecError]:
         )
 
 
+def _start_fits(topology: StreamTopology) -> Iterator[SpecError]:
+    """A savepoint is of one batch, and so is what begins from it."""
+    policy = topology.checkpoint
+    if policy.start_from is None:
+        return
+    field = "spec.checkpoint.startFrom"
+    if policy.uncoordinated:
+        yield SpecError(field, f"needs `protocol: coordinated`; it is {policy.protocol!r}")
+    if policy.location is not None and policy.location.rstrip("/") == policy.start_from.location.rstrip("/"):
+        yield SpecError(
+            f"{field}.location",
+            "is this topology's own checkpoint location: a topology that begins needs another one",
+        )
+    if policy.start_from.location.rstrip("/") in {mirror.rstrip("/") for mirror in policy.standby}:
+        reason = "is in `standby`, too: mirrors are of this topology's own location, and its stream would be gone on with"
+        yield SpecError(f"{field}.location", reason)
+
+
 def _protocol_fits(topology: StreamTopology) -> Iterator[SpecError]:
     """Whether protocol, log and scope go together: none of them says what another one takes back."""
     policy, scope = topology.checkpoint, topology.recovery.scope
@@ -209,6 +232,15 @@ def _protocol_fits(topology: StreamTopology) -> Iterator[SpecError]:
             f"here are {edges:,}"
         )
         yield SpecError("spec.checkpoint.protocol", reason)
+
+
+def _memory_fits(topology: StreamTopology) -> Iterator[SpecError]:
+    """States whole are read with each snapshot, so only those in pages can be larger than memory."""
+    policy = topology.checkpoint
+    if policy.state_memory_bytes and not policy.paged:
+        yield SpecError(
+            "spec.checkpoint.stateMemory", "needs `state: paged`; states that are stored whole stay in memory"
+        )
 
 
 def _induced_fits(topology: StreamTopology) -> Iterator[SpecError]:
@@ -283,16 +315,18 @@ def _within_limits(topology: StreamTopology) -> Iterator[SpecError]:
 
 
 _NAMES = (_names_differ, _inputs_exist)
-_RULES = (_priorities_fit, _partitions_fit, _spark_can_start, _some_input_drives, _has_output)
+_RULES = (_priorities_fit, _partitions_fit, _spark_can_start, _start_fits, _some_input_drives, _has_output)
 _EDGE_RULES = (
     _groupings_fit,
     _no_cycle,
     _within_limits,
     _protocol_fits,
+    _memory_fits,
     _induced_fits,
     _eventual_fits,
     arrival_fits,
     grace_fits,
+    rebalancing_fits,
     objective_fits,
     availability_fits,
 )

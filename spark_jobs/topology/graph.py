@@ -31,6 +31,8 @@ class Upstream:
 
     partition: str
     feedback: bool
+    cyclic: bool = False
+    """Whether it reads, directly or not, what its reader makes: the operators of both are in one cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ class Partition:
         """Declared CPU as plans count it."""
         return milli_cpu(self.cpu_cores)
 
+    @property
+    def late(self) -> int:
+        """Batches by which some reader is behind it when both are at one position: 1 where a feedback edge begins."""
+        return int(any(down.feedback for down in self.downstream))
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -99,6 +106,12 @@ class Topology:
     """Partition -> the shortest objective of the queries that need it, seconds, of those that have one."""
     promises: Mapping[str, Promise] = field(default_factory=dict)
     """What is promised of the outputs of an operator; filled in by those who show it."""
+    batch_interval_s: float = 0.0
+    """Seconds between batches; 0: each is due as soon as the ones before allow it."""
+    failure_domain: str | None = None
+    """The label of nodes that `nodes.failureDomain` names."""
+    passive_every: Mapping[str, int] = field(default_factory=dict)
+    """Those of `standbys` whose standbys are passive, with the batches between what each is sent."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -130,10 +143,10 @@ def expand(resource: StreamTopology) -> Topology:
     """The partitions, edges and queries of a checked resource (`check.check` holds).  SpecError where it is too large."""
     within_limits(resource)
     specs = {x.name: x for x in resource.stages}
-    readers = _readers(resource)
+    readers, cycles = _readers(resource), _cycles(resource)
     partitions: dict[str, Partition] = {}
     for name in stage_order(resource):
-        for partition in _partitions(specs, readers, name):
+        for partition in _partitions(specs, readers, cycles, name):
             partitions[partition.id] = partition
     members = _Members(resource)
     queries = {}
@@ -147,11 +160,13 @@ def expand(resource: StreamTopology) -> Topology:
                 spec.output.objective_s,
             )
     node_cpu_milli, cpu_cap = milli_cpu(resource.nodes.cpu_cores), resource.recovery.cpu_cap
-    standbys = {
-        o.name: o.standby.failure_domain if o.standby else None for o in resource.operators if o.has_standby
-    }
+    standbys = {o.name: resource.standby_domain(o) for o in resource.operators if o.has_standby}
     objectives = _objectives(queries.values())
-    return Topology(resource.name, partitions, queries, node_cpu_milli, cpu_cap, standbys, objectives)
+    return Topology(
+        resource.name, partitions, queries, node_cpu_milli, cpu_cap, standbys, objectives,
+        batch_interval_s=resource.batch_interval_s, failure_domain=resource.nodes.failure_domain,
+        passive_every=resource.passive_every,
+    )  # fmt: skip
 
 
 def _objectives(queries: Iterable[Query]) -> dict[str, float]:
@@ -177,17 +192,45 @@ def _readers(resource: StreamTopology) -> dict[str, list[tuple[OperatorSpec, Gro
     return readers
 
 
+def _cycles(resource: StreamTopology) -> dict[str, int]:
+    """Operators in cycles -> the number of the strongly connected component that each is in.  Every cycle has a feedback
+    edge, so components are looked for around the readers of these alone; such a reader is in one, if only in its own."""
+    read = {o.name: [i.source for i in o.inputs] for o in resource.operators}
+    readers: dict[str, list[str]] = {}
+    for name, sources in read.items():
+        for source in sources:
+            readers.setdefault(source, []).append(name)
+    found: dict[str, int] = {}
+    for operator in resource.operators:
+        if operator.name not in found and any(i.feedback for i in operator.inputs):
+            both = _reached(operator.name, read) & _reached(operator.name, readers)
+            found.update(dict.fromkeys(both, len(found)))
+    return found
+
+
+def _reached(start: str, edges: Mapping[str, list[str]]) -> set[str]:
+    """`start`, and all that is reached from there."""
+    found, todo = {start}, [start]
+    while todo:
+        new = set(edges.get(todo.pop(), ())) - found
+        found |= new
+        todo += new
+    return found
+
+
 def _partitions(
     specs: Mapping[str, SourceSpec | OperatorSpec],
     readers: Mapping[str, list[tuple[OperatorSpec, Grouping, bool]]],
+    cycles: Mapping[str, int],
     name: str,
 ) -> Iterator[Partition]:
     """The partitions of one operator; what is the same for all of them is one object."""
     spec = specs[name]
     inputs = spec.inputs if isinstance(spec, OperatorSpec) else ()
+    cyclic = [name in cycles and cycles.get(i.source) == cycles[name] for i in inputs]
     read = [
-        tuple(Upstream(f"{i.source}.{k}", i.feedback) for k in range(specs[i.source].parallelism))
-        for i in inputs
+        tuple(Upstream(f"{i.source}.{k}", i.feedback, one) for k in range(specs[i.source].parallelism))
+        for i, one in zip(inputs, cyclic, strict=True)
     ]
     forward = [i.grouping.mode is Mode.FORWARD for i in inputs]
     everything = tuple(chain.from_iterable(read))

@@ -8,22 +8,36 @@ Invariant: which batches those are follows from what was skipped alone, so they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
+from itertools import chain
+from types import MappingProxyType
 
 from reprise.spark_jobs.contract import Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.topology.graph import stage_order
 from reprise.spark_jobs.topology.promise import Guarantee, Promise
-from reprise.spark_jobs.topology.resource import StreamTopology
+from reprise.spark_jobs.topology.resource import OperatorSpec, StreamTopology
+
+WAITS_FOR_ITSELF = (
+    "'passive-standby' of an operator that is arbitrary is not for one in a cycle: what it needs of its own output would "
+    "wait for its standby, and that for what it gives next"
+)
+"""Why there is none."""
 
 MOST_BATCHES = 1_000_000
 """An output that depends on older input than that never counts as right again."""
 
 
-def guarantees(resource: StreamTopology, deterministic: Mapping[str, bool | None]) -> dict[str, Promise]:
+def guarantees(
+    resource: StreamTopology,
+    deterministic: Mapping[str, bool | None],
+    given_up: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> dict[str, Promise]:
     """What is promised of each operator that has an output.  `deterministic`: whether a replay of each operator gives the
-    same rows; None where that is not known."""
+    same rows; None where that is not known.  `given_up`: sources, and operators with a sink -> what settings of these give
+    up (`reprise.spark_jobs.topology.given_up`)."""
     outputs = [spec.name for spec in resource.operators if spec.output is not None]
     gaps: dict[str, list[str]] = {}
     differ: dict[str, list[str]] = {}
@@ -45,6 +59,10 @@ def guarantees(resource: StreamTopology, deterministic: Mapping[str, bool | None
             promised[name] = Promise(None, tuple(silent[name]))
         else:
             promised[name] = Promise(Guarantee.PRECISE)
+    sources = {source.name: behind(resource, source.name) for source in resource.sources}
+    for name, promise in promised.items():
+        texts = [given_up.get(source, ()) for source, readers in sources.items() if name in readers]
+        promised[name] = replace(promise, given_up=tuple(chain(*texts, given_up.get(name, ()))))
     return promised
 
 
@@ -60,6 +78,12 @@ def behind(resource: StreamTopology, name: str) -> tuple[str, ...]:
         found |= new
         waiting += new
     return tuple(o.name for o in resource.operators if o.name in found)
+
+
+def is_in_a_cycle(resource: StreamTopology, name: str) -> bool:
+    """Whether an operator reads what follows from its own output."""
+    readers = (o.name for o in resource.operators if any(i.source == name for i in o.inputs))
+    return any(name in behind(resource, reader) for reader in readers)
 
 
 def require_equal_replays(resource: StreamTopology, operators: Mapping[str, Operator]) -> None:
@@ -87,10 +111,13 @@ def require_gaps_that_end(
         for name in behind(resource, spec.name):
             who = "it" if name == spec.name else f"operator {name!r}, which reads it,"
             if _needs_all(operators[name], field):
+                what = f"is {operators[name].kind}, so all later output could differ"
+                if operators[name].reaches_by_state:
+                    what = "says only by its state how far back it reaches, which nobody knows of rows that are lost"
                 raise SpecError(
                     field,
-                    f"'amnesia' needs an end of what a lost batch changes: {who} is {operators[name].kind}, so all later "
-                    "output could differ; `convergent` and `repeatable` operators can be (docs/operators.md)",
+                    f"'amnesia' needs an end of what a lost batch changes: {who} {what}; `repeatable` operators, and "
+                    "`convergent` ones with `oldest_needed`, can be (docs/operators.md)",
                 )
             sink = sinks.get(name)
             if sink is not None and not sink.marks:
@@ -103,17 +130,29 @@ def require_gaps_that_end(
 
 def require_standbys_that_agree(resource: StreamTopology, operators: Mapping[str, Operator]) -> None:
     """SpecError where a standby could come to another state than its partition, or be of no use."""
-    arbitrary = next((name for name, operator in operators.items() if not operator.kind.deterministic), None)
-    for spec in resource.operators:
-        if not spec.has_standby or arbitrary is None:
-            continue
+    arbitrary = {name for name, operator in operators.items() if not operator.kind.deterministic}
+    for spec in resource.operators if arbitrary else ():
+        if spec.has_standby and (reason := why_no_standby(resource, spec, arbitrary)):
+            raise SpecError(f"spec.operators[{spec.name}].availability", reason)
+
+
+def why_no_standby(resource: StreamTopology, spec: OperatorSpec, arbitrary: Set[str]) -> str:
+    """Why an operator cannot have the standbys that it asks for; empty: it can.  `arbitrary`: the operators, at least one,
+    of which a replay may differ."""
+    waits = {o.name for o in resource.operators if o.passive} & arbitrary
+    if bare := sorted(arbitrary - waits):
         reason = "it could come to another state than its standby"
-        if arbitrary != spec.name:
+        if spec.name not in bare:
             reason = "everything goes back at each failure, and standbys with it"
-        field = f"spec.operators[{spec.name}].availability"
-        raise SpecError(
-            field, f"{spec.availability!r} has no effect: operator {arbitrary!r} is arbitrary, so {reason}"
-        )
+        reason += "; with 'passive-standby' its output would wait for that"
+        who = spec.name if spec.name in bare else bare[0]
+        return f"{spec.availability!r} has no effect: operator {who!r} is arbitrary, so {reason}"
+    if spec.name in waits and is_in_a_cycle(resource, spec.name):
+        return WAITS_FOR_ITSELF
+    if not spec.passive:
+        beside = f"was not tried beside operator {min(arbitrary)!r}, which is arbitrary"
+        return f"{spec.availability!r} {beside}: 'passive-standby' is"
+    return ""
 
 
 def require_an_oldest_input(resource: StreamTopology, operators: Mapping[str, Operator]) -> None:
@@ -126,13 +165,32 @@ def require_an_oldest_input(resource: StreamTopology, operators: Mapping[str, Op
             if not operator.kind.deterministic:
                 reason = f"operator {name!r} is arbitrary, so everything goes back at each failure"
                 raise SpecError(field, f"'upstream-backup' has no effect: {reason}")
-        if _needs_all(operators[spec.name], field):
+        if not _ends_somewhere(operators[spec.name], field):
             raise SpecError(
                 field,
                 f"'upstream-backup' needs an operator that does not depend on all input before: this one is "
                 f"{operators[spec.name].kind}; `convergent` and `repeatable` ones say how far back they reach "
                 "(docs/operators.md)",
             )
+
+
+def with_an_oldest_input(operators: Mapping[str, Operator], names: Set[str]) -> frozenset[str]:
+    """Those of some operators that say how far back they reach, in a topology in which every replay gives the same."""
+    if not all(operator.kind.deterministic for operator in operators.values()):
+        return frozenset()
+    return frozenset(name for name in names if _reaches_back_so_far(operators[name]))
+
+
+def _reaches_back_so_far(operator: Operator) -> bool:
+    try:
+        return _ends_somewhere(operator, "")
+    except SpecError:  # its code raises
+        return False
+
+
+def _ends_somewhere(operator: Operator, field: str) -> bool:
+    """Whether output does not depend on all input before, as the operator or its state says.  SpecError as `_needs_all`."""
+    return not _needs_all(operator, field) or operator.reaches_by_state
 
 
 def _needs_all(operator: Operator, field: str) -> bool:
@@ -167,14 +225,30 @@ def _last_dependent(operator: Operator, until: int) -> int:
     raise SpecError("oldest_needed", f"batch {until + MOST_BATCHES} still depends on batch {until}")
 
 
-def described(resource: StreamTopology, found: Mapping[str, Promise]) -> Iterator[str]:
-    """A line for each output operator, for people."""
+def described(
+    resource: StreamTopology,
+    found: Mapping[str, Promise],
+    fed: Set[str] = frozenset(),
+    waits: Set[str] = frozenset(),
+) -> Iterator[str]:
+    """A line for each output operator, and for each that has a way of its own to come back, for people.  `fed`: operators
+    with standbys whose partitions are fed again by what they read where both copies are lost; `waits`: those whose output
+    waits for their standbys."""
     for spec in resource.operators:
         if spec.has_standby:
             how = f", sent what has changed every {spec.standby_every} batches" if spec.passive else ""
+            if spec.name in waits:
+                yield (
+                    f"operator {spec.name}: passive-standby{how}; as a replay may differ its output waits until the "
+                    f"standby has it, for up to {spec.standby_every} batches and two jobs, and leaves in bursts; where jobs "
+                    "are shorter than a batch it is sent something with each batch; where both are lost everything goes "
+                    "back to the checkpoint"
+                )
+                continue
+            feeds = "fed again by what it reads, if that has kept enough, or " if spec.name in fed else ""
             yield (
                 f"operator {spec.name}: {spec.availability}, each of its {spec.parallelism} partitions has one on another "
-                f"node{how}"
+                f"node{how}; a partition that is lost with its standby is {feeds}restored from the checkpoint"
             )
         if spec.backed_upstream:
             yield (

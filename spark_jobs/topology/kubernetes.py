@@ -19,8 +19,8 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model
 from pydantic_core import PydanticCustomError
 
 from reprise.spark_jobs.topology.affinity import AffinityModel, TopologySpreads
-from reprise.spark_jobs.topology.labels import LabelKey, LabelValue, checked_key
-from reprise.spark_jobs.topology.scalars import Bytes, Closed, Cpu, Location, ObjectName
+from reprise.spark_jobs.topology.labels import LONGEST_KEY, LabelKey, LabelValue, checked_key
+from reprise.spark_jobs.topology.scalars import Bytes, Closed, Cpu, Location, ObjectName, given_twice
 
 AnnotationValue = Annotated[str, Field(max_length=4096)]
 FileName = Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
@@ -78,7 +78,7 @@ class Said(Closed):
 
 
 class TolerationModel(Closed):
-    key: Annotated[str, Field(max_length=316)] | None = None
+    key: Annotated[str, Field(max_length=LONGEST_KEY)] | None = None
     """Taint key; without one every taint is tolerated, which needs `operator: Exists`."""
     operator: Literal["Equal", "Exists"] = "Equal"
     """Whether the taint's value must be equal to `value`, or only be there."""
@@ -256,14 +256,13 @@ class PodModel(Said):
     env: list[VariableModel] = Field(default_factory=list, max_length=32)
     """Variables of these pods' containers, each name once. They count as code: another value takes effect after a drain."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=16)
-    """Labels that a machine must have."""
+    """Labels that a Kubernetes node must have."""
     tolerations: list[TolerationModel] = Field(default_factory=list, max_length=16)
-    """Taints that these pods tolerate, e.g. those of spot machines."""
+    """Taints that these pods tolerate, e.g. those of spot instances."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
-        names = [variable.name for variable in self.env]
-        if twice := next((name for name in names if names.count(name) > 1), None):
+        if twice := given_twice(variable.name for variable in self.env):
             raise PydanticCustomError("env", "env: {name} is given twice", {"name": repr(twice)})
         return self
 
@@ -274,23 +273,24 @@ class DriverModel(PodModel):
     memory: Bytes = "1536Mi"
     """Memory request and limit of the driver's pod; half of it is the heap."""
     storage: Bytes = "2Gi"
-    """Most that the driver's pod may write to its machine's disk; it is ended beyond that."""
+    """Most that the driver's pod may write to the disk of its Kubernetes node; it is ended beyond that."""
     affinity: AffinityModel | None = None
-    """Which machines it goes to."""
+    """Which Kubernetes nodes it goes to."""
 
 
 class ExecutorModel(PodModel):
     memory: Bytes | None = None
-    """Memory request and limit of an executor's pod. By default `spark.executorMemory` and `recovery.bufferMemory` and
-    768Mi for Python."""
+    """Memory request and limit of an executor's pod. By default `spark.executorMemory`, `recovery.bufferMemory`,
+    `checkpoint.stateMemory` and 768Mi for Python."""
     storage: Bytes | None = None
-    """Most that an executor's pod may write to its machine's disk; it is ended beyond that. By default
-    `recovery.bufferDisk`, `checkpoint.localCopies` and 2Gi for Spark."""
+    """Most that an executor's pod may write to the disk of its Kubernetes node; it is ended beyond that. By default
+    `recovery.bufferDisk`, `checkpoint.localCopies`, `checkpoint.stateDisk` (where `stateMemory` is given) and 2Gi for
+    Spark."""
     spread: Literal["required", "preferred", "none"] = "preferred"
-    """Whether two executors of the topology may share a machine: never, where it cannot be avoided, or freely. One
-    machine with two executors is two nodes that fail together."""
+    """Whether two executors of the topology may share a Kubernetes node: never, where it cannot be avoided, or freely. One
+    with two executors is two of the topology's nodes that fail together."""
     affinity: AffinityModel | None = None
-    """Which machines they go to, in addition to `spread`."""
+    """Which Kubernetes nodes they go to, in addition to `spread`."""
     topology_spread_constraints: TopologySpreads = Field(default_factory=list, max_length=8)
     """How evenly they are spread over zones, racks or pools; the executors of this topology are counted."""
 
@@ -323,7 +323,7 @@ class KubernetesModel(PodModel):
 
     @model_validator(mode="after")
     def _places_of_their_own(self) -> Self:
-        places = [volume.mount_path.rstrip("/") for volume in self.volumes]
-        if twice := next((place for place in places if places.count(place) > 1), None):
-            raise PydanticCustomError("volumes", "volumes: two are mounted at {path}", {"path": repr(twice)})
+        place = given_twice(volume.mount_path.rstrip("/") for volume in self.volumes)
+        if place is not None:
+            raise PydanticCustomError("volumes", "volumes: two are mounted at {path}", {"path": repr(place)})
         return self

@@ -14,7 +14,9 @@ from pydantic import AfterValidator, Field
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 KEY_PATTERN = rf"^({_PART}([.]{_PART})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?$"
 VALUE_PATTERN = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
-LONGEST_KEY, _LONGEST_PREFIX = 316, 253
+_LONGEST_PREFIX = 253
+LONGEST_KEY = _LONGEST_PREFIX + 1 + 63
+"""A domain, a slash and a name."""
 NOT_A_KEY = "expected the key of a label: a name of 63 characters at most, after a domain and a slash where it has one"
 
 

@@ -26,6 +26,7 @@ from reprise.spark_jobs.topology.binding import make_source, unbound
 from reprise.spark_jobs.topology.check import check, mistakes
 from reprise.spark_jobs.topology.columns import follow
 from reprise.spark_jobs.topology.locations import out_of_reach
+from reprise.spark_jobs.topology.misshapen import beside_its_shape
 from reprise.spark_jobs.topology.parse import STEP, from_object, override
 from reprise.spark_jobs.topology.resource import StreamTopology
 
@@ -69,7 +70,7 @@ def load_text(
     """Like `load_topology`, but from YAML text; `name` stands for the file in messages, `folder` is where it lies."""
     node, obj = _parse(text, name)
     try:
-        resource = from_object(obj)
+        resource = _shaped(obj)
         if changes:
             resource = override(resource, changes)
         resource = _understood(resource, folder, data)
@@ -84,6 +85,15 @@ def load_text(
             warning.reason,
         )
     return resource
+
+
+def _shaped(obj: Any) -> StreamTopology:
+    """The resource in a document.  SpecError with what is wrong with its shape, and what can be told beside that."""
+    try:
+        return from_object(obj)
+    except SpecError as error:
+        raise_all([*error.all, *beside_its_shape(obj, error.all)])
+        raise
 
 
 def _understood(resource: StreamTopology, folder: Path | None, data: bool) -> StreamTopology:

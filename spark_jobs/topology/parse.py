@@ -18,7 +18,7 @@ from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology import resource as r
 from reprise.spark_jobs.topology import schema as s
 from reprise.spark_jobs.topology.class_path import of_library
-from reprise.spark_jobs.topology.pod_settings import kubernetes_settings, other_disk
+from reprise.spark_jobs.topology.pod_settings import kubernetes_settings, other_disk, state_disk
 from reprise.spark_jobs.topology.quantity import parse_bytes, parse_cpu, parse_duration
 
 STEP = re.compile(r"\[([^\]]+)\]|([^.\[\]]+)")
@@ -225,7 +225,7 @@ def _resource(model: s.StreamTopologyModel) -> r.StreamTopology:
         spark=r.SparkSettings(
             parse_bytes(spec.spark.executor_memory), dict(spec.spark.conf), spec.spark.exchange
         ),
-        nodes=r.NodeSettings(spec.nodes.count, parse_cpu(spec.nodes.cpu)),
+        nodes=r.NodeSettings(spec.nodes.count, parse_cpu(spec.nodes.cpu), spec.nodes.failure_domain),
         paused=spec.paused,
         upgrade=spec.upgrade,
         sink_location=spec.sink.location,
@@ -286,6 +286,8 @@ def _checkpoint(spec: s.SpecModel) -> r.CheckpointPolicy:
             parse_bytes(x.local_copies),
             2**63 if storage is None else max(0, parse_bytes(storage) - other_disk(spec)),
         ),
+        state_memory_bytes=0 if x.state_memory is None else parse_bytes(x.state_memory),
+        state_disk_bytes=state_disk(spec),
         protocol=x.protocol,
         log=x.log,
         jitter=x.jitter / 100,
@@ -299,6 +301,13 @@ def _checkpoint(spec: s.SpecModel) -> r.CheckpointPolicy:
             parse_duration(eventual.every),
             tuple(name for name in ("extent", "replay") if getattr(eventual, name) is not None),
         ),
+        start_from=_start_from(x.start_from),
+    )
+
+
+def _start_from(x: s.StartFromModel | None) -> r.StartFrom | None:
+    return (
+        None if x is None else r.StartFrom(x.location, x.savepoint, tuple(x.allow_new), tuple(x.allow_gone))
     )
 
 
@@ -316,4 +325,6 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
         buffer_memory_bytes=parse_bytes(x.buffer_memory),
         buffer_disk_bytes=parse_bytes(x.buffer_disk),
         driver_grace_s=parse_duration(x.driver_grace),
+        overcommit=(x.overcommit or 0) / 100,
+        rebalance=x.rebalance,
     )

@@ -21,15 +21,26 @@ EXECUTOR_DISK = 2 << 30
 """Bytes that it may write beyond spilled buffers and copies of states: Spark's shuffle, logs."""
 
 
+STATE_DISK = "8Gi"
+
+
+def state_disk(spec: SpecModel) -> int:
+    """Bytes that a node may write of states which exceed their memory; 0: there is no limit of memory."""
+    return (
+        0 if spec.checkpoint.state_memory is None else parse_bytes(spec.checkpoint.state_disk or STATE_DISK)
+    )
+
+
 def other_disk(spec: SpecModel) -> int:
     """Bytes that an executor may write beside copies of states."""
-    return parse_bytes(spec.recovery.buffer_disk) + EXECUTOR_DISK
+    return parse_bytes(spec.recovery.buffer_disk) + state_disk(spec) + EXECUTOR_DISK
 
 
 def kubernetes_settings(spec: SpecModel) -> pods.KubernetesSettings:
     """The values with all defaults applied."""
     x = spec.kubernetes
     parts = parse_bytes(spec.spark.executor_memory) + parse_bytes(spec.recovery.buffer_memory)
+    parts += parse_bytes(spec.checkpoint.state_memory) if spec.checkpoint.state_memory is not None else 0
     memory = x.executor.memory
     return pods.KubernetesSettings(
         image=x.image,

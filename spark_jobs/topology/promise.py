@@ -32,10 +32,21 @@ class Promise:
     limited_by: tuple[str, ...] = ()
     """Operators at or upstream of it without which it would be more; empty where it is `precise`, or where the order of the
     batches limits all outputs."""
+    given_up: tuple[str, ...] = ()
+    """What settings of sources upstream of it, and of its sink, give up, for people: it is promised but for that."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether no more could be promised."""
+        return self.guarantee is Guarantee.PRECISE and not self.given_up
 
     @property
     def because(self) -> str:
-        """Why it is no more, for people; empty where it is `precise`."""
+        """Why it is no more, for people; empty where it is `precise` and nothing is given up."""
+        return "; ".join(filter(None, (self._limits, *self.given_up)))
+
+    @property
+    def _limits(self) -> str:
         names = ", ".join(self.limited_by)
         match self.guarantee:
             case Guarantee.PRECISE:

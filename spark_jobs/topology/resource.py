@@ -53,6 +53,17 @@ class InputSpec:
     grouping: Grouping
     feedback: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, for records of graphs."""
+        by = list(self.grouping.by)
+        return {"from": self.source, "mode": self.grouping.mode.value, "by": by, "feedback": self.feedback}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> InputSpec:
+        """The inverse of `to_json`.  KeyError, TypeError, ValueError: it is none."""
+        grouping = Grouping(Mode(data["mode"]), tuple(map(str, data["by"])))
+        return InputSpec(str(data["from"]), grouping, bool(data["feedback"]))
+
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
@@ -173,6 +184,19 @@ class EventualPace:
 
 
 @dataclass(frozen=True, slots=True)
+class StartFrom:
+    """The savepoint from which a topology begins (`reprise.spark_jobs.state.start_from`)."""
+
+    location: str
+    """Checkpoint location of the topology that has taken it."""
+    savepoint: str
+    allow_new: tuple[str, ...] = ()
+    """Sources and operators that it may lack."""
+    allow_gone: tuple[str, ...] = ()
+    """Sources and operators that only it may have."""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointPolicy:
     """When and where checkpoints are taken: exactly one of `interval_s` and `every_batches` is set."""
 
@@ -184,6 +208,10 @@ class CheckpointPolicy:
     """Mirrors of the location, read where it cannot be."""
     local_copies_bytes: int = 0
     """On each node, for states that it has stored."""
+    state_memory_bytes: int = 0
+    """Of a node, for states in pages; 0: no limit."""
+    state_disk_bytes: int = 0
+    """Of a node, for what exceeds that."""
     protocol: Protocol = "coordinated"
     log: OutputLog = "none"
     jitter: float = 0.2
@@ -191,6 +219,8 @@ class CheckpointPolicy:
     state: StateForm = "arrays"
     eventual_pace: EventualPace | None = None
     """With `eventual`."""
+    start_from: StartFrom | None = None
+    """None: the topology begins at the beginning of its sources."""
 
     @property
     def uncoordinated(self) -> bool:
@@ -232,6 +262,10 @@ class RecoveryPolicy:
     buffer_disk_bytes: int
     driver_grace_s: float = 0.0
     """For how long hosts keep their partitions without a driver; 0: they end with it."""
+    overcommit: float = 0.0
+    """Fraction of a node's CPU that plans may fill where a query would wait; 0: no more than the cap."""
+    rebalance: bool = False
+    """Load is levelled by planned moves."""
 
     @property
     def keeps_output(self) -> bool:
@@ -251,6 +285,8 @@ class SparkSettings:
 class NodeSettings:
     count: int
     cpu_cores: float
+    failure_domain: str | None = None
+    """Label of nodes; those with the same value are lost together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +321,16 @@ class StreamTopology:
     def keeps_output(self) -> bool:
         """Whether partitions keep what they have sent until a checkpoint covers it, also while nothing fails."""
         return self.checkpoint.uncoordinated or self.recovery.keeps_output
+
+    def standby_domain(self, operator: OperatorSpec) -> str | None:
+        """Label of nodes in which the standbys of an operator are to differ from their partitions; None: in none."""
+        own = None if operator.standby is None else operator.standby.failure_domain
+        return (own or self.nodes.failure_domain) if operator.has_standby else None
+
+    @property
+    def passive_every(self) -> dict[str, int]:
+        """Operators with passive standbys -> batches between what each of these is sent."""
+        return {o.name: o.standby_every for o in self.operators if o.passive}
 
     @property
     def stages(self) -> tuple[SourceSpec | OperatorSpec, ...]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -35,9 +36,15 @@ from reprise.spark_jobs.topology.quantity import (
     parse_duration,
 )
 
+T = TypeVar("T", bound=Hashable)
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 OBJECT_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 CLASS_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def given_twice(values: Iterable[T]) -> T | None:
+    """The first of `values` that is there more than once; None where each is there once."""
+    return next((value for value, times in Counter(values).items() if times > 1), None)
 
 
 def closest(word: str, known: list[str]) -> str | None:

@@ -39,6 +39,7 @@ from reprise.spark_jobs.topology.scalars import (
     MaybeNoBytes,
     MaybeNoDuration,
     Name,
+    ObjectName,
     Parallelism,
     Parameters,
     Priority,
@@ -131,16 +132,19 @@ class OperatorCheckpointModel(Closed):
     that of the topology where it is not given."""
 
 
+NodeLabel = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]{0,251}[A-Za-z0-9])?$", max_length=253)
+]
+
+
 class StandbyModel(Closed):
     every: Annotated[int, Field(ge=1, le=1_000_000, strict=True)] | None = None
     """Batches between two times that a passive standby is sent what has changed; 10 where it is not given. So many are made
     again at most, with those of one job, when it goes on in place of its partition."""
-    failure_domain: (
-        Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_./-]{0,251}[A-Za-z0-9])?$", max_length=253)]
-        | None
-    ) = None
+    failure_domain: NodeLabel | None = None
     """Label of nodes, such as `topology.kubernetes.io/zone`: a standby goes to a node on which it has another value than
-    where its partition is, if there is room on one. On Kubernetes it is that of the Node object, else of `--label`."""
+    where its partition is, if there is room on one. On Kubernetes it is that of the Node object, else of `--label`. That of
+    `nodes.failureDomain` where it is not given."""
 
 
 class OperatorModel(Closed):
@@ -160,9 +164,10 @@ class OperatorModel(Closed):
     `amnesia`: with its initial state where the stream is now, if its readers are at work; batches in between lack its rows,
     and outputs mark them. `active-standby`: each partition has a second runtime on another node, which steps as it does,
     and goes on in its place at once; it costs as much CPU again. `passive-standby`: the state of each partition is copied to
-    another node every few batches, and it goes on from there; that costs what the copying takes. `upstream-backup`: with
-    its initial state, at the oldest batch on which what it gives next depends, as those that it reads keep their output from
-    there on; nothing is read from the checkpoint location."""
+    another node every few batches, and it goes on from there; that costs what the copying takes, and what an operator that
+    is not deterministic gives waits until the copy has it. `upstream-backup`: with its initial state, at the oldest batch on
+    which what it gives next depends, as those that it reads keep their output from there on; nothing is read from the
+    checkpoint location."""
     standby: StandbyModel | None = None
     """With `active-standby` and `passive-standby`."""
     inputs: list[InputModel] = Field(min_length=1, max_length=32)
@@ -185,6 +190,19 @@ class EventualModel(Closed):
     """The longest time for which slots are stored again (CI there),"""
     every: Duration = "250ms"
     """once in this time (CP there). Slots that open are always stored."""
+
+
+class StartFromModel(Closed):
+    location: Location
+    """Checkpoint location of the topology that has taken the savepoint, or a mirror of it. It is only read."""
+    savepoint: ObjectName
+    """Its name, as `reprise savepoint` was given it."""
+    allow_new: Annotated[list[Name], Field(max_length=200)] = Field(default_factory=list)
+    """Sources and operators that the savepoint does not have: operators begin with their initial state, sources at their own
+    beginning. One that is not named here is refused."""
+    allow_gone: Annotated[list[Name], Field(max_length=200)] = Field(default_factory=list)
+    """Sources and operators that the savepoint has and this topology has not: what they knew is left behind. One that is not
+    named here is refused."""
 
 
 class CheckpointModel(Closed):
@@ -218,9 +236,18 @@ class CheckpointModel(Closed):
     standby: Annotated[list[Location], Field(max_length=8)] = Field(default_factory=list)
     """Mirrors of the location, in the order in which they are read where it cannot be, or holds damaged files.
     Nothing is written to them."""
+    start_from: StartFromModel | None = None
+    """A savepoint of another topology, from which this one begins: with the states of its operators and the positions of its
+    sources. It is copied once, when the topology starts for the first time, into its own location, which must be another
+    one; what becomes of the savepoint later does not matter. Needs `protocol: coordinated`."""
     local_copies: MaybeNoBytes = "2Gi"
     """Disk of one node for copies of the newest states that it has stored: a partition that goes back there reads its state
     from them. 0 keeps none; never more than `kubernetes.executor.storage` leaves, where it is given."""
+    state_memory: Bytes | None = None
+    """Memory of one node for what is kept in pages. When its partitions have more, what is hardly used of it is on the
+    node's disk. Needs `state: paged`. Absent: all of it is in memory."""
+    state_disk: Bytes | None = None
+    """Disk of one node for states that exceed `stateMemory`; 8Gi when it is not given."""
 
     @model_validator(mode="after")
     def _one_rhythm(self) -> Self:
@@ -246,9 +273,10 @@ class RecoveryModel(Closed):
     """What goes back to the newest checkpoint with what was lost. `auto`: nothing that lives, as long as outputs since
     that checkpoint fit `bufferMemory`; else as `ancestors`. `ancestors`: operators that the lost ones read, directly or not,
     which make their output again. `global`: everything. Strategies `operator-centric` and `blocking`, and topologies with an
-    operator that is not deterministic, take everything back. `partition`: nothing, but who has no longer what the lost ones
-    need; it needs another `checkpoint.protocol` than `coordinated`, with which `auto` means the same, and `ancestors`
-    nothing."""
+    operator that is not deterministic, take everything back; with passive standbys of all such operators those topologies do
+    so only where one of these is lost that cannot go on at its standby, or would have to begin anew, or to give again
+    what it no longer keeps. `partition`: nothing, but who has no longer what the lost ones need; it needs another
+    `checkpoint.protocol` than `coordinated`, with which `auto` means the same, and `ancestors` nothing."""
     mode: Literal["automatic", "recommend"] = "automatic"
     """`recommend` writes plans down and carries none out until it is approved (Kubernetes). Not used by `reprise run`,
     which always acts."""
@@ -259,6 +287,14 @@ class RecoveryModel(Closed):
     """Losses further apart than this are not counted together."""
     cpu_cap: Annotated[int, Field(ge=1, le=100, strict=True)] = 80
     """Percentage of a node's CPU that plans may fill."""
+    overcommit: Annotated[int, Field(ge=101, le=400, strict=True)] | None = None
+    """Percentage of a node's CPU that plans of an incident may fill where a query would wait otherwise. With 150 what runs
+    on such a node takes up to 1.5 times as long as it should, and falls behind until nodes come. Plans, `reprise status` and
+    the page say how much slower it is. Absent: plans keep to `cpuCap`. Needs `rebalance: true`."""
+    rebalance: bool = False
+    """Whether load is levelled by planned moves after an incident, and when nodes come: few partitions go from full nodes to
+    empty ones, one at a time, the least valuable first, and nothing goes back. A query stands still while a partition of it
+    moves. Not where an operator is not deterministic."""
     algorithm: Annotated[str, Field(pattern=NAME_PATTERN, max_length=63)] = "auto"
     """Planner, by its registered name: auto, best-density, ilp, ..."""
     time_limit: Duration = "1s"
@@ -274,9 +310,11 @@ class RecoveryModel(Closed):
     from the newest checkpoint. Not used on Kubernetes, where executors end with their driver."""
 
     @model_serializer(mode="wrap")
-    def _without_no_grace(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Left out of the document where there is none: a driver of before there was such a field refuses it."""
-        later = () if parse_duration(self.driver_grace) else ("driverGrace", "driver_grace")
+    def _without_later_fields(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Left out of the document where they ask for nothing: a driver of before there were such fields refuses them."""
+        later = set() if parse_duration(self.driver_grace) else {"driverGrace", "driver_grace"}
+        later |= set() if self.rebalance else {"rebalance"}
+        later |= set() if self.overcommit else {"overcommit"}
         return {name: value for name, value in written(self).items() if name not in later}
 
 
@@ -296,6 +334,11 @@ class NodesModel(Closed):
     """Nodes to start with."""
     cpu: Cpu = "1"
     """CPU of one node, in cores."""
+    failure_domain: NodeLabel | None = None
+    """Label of nodes, such as `topology.kubernetes.io/zone`: those with the same value may be lost together. At the first
+    start, and in plans, the partitions of a query are placed together in as few domains as the load allows, so that the loss
+    of one domain takes fewer queries. On Kubernetes it is that of the Node object, which needs `rbac.readNodes`, else of
+    `--label`."""
 
 
 class SpecModel(Closed):
@@ -314,7 +357,7 @@ class SpecModel(Closed):
     spark: SparkModel = SparkModel()
     """Settings of the Spark application."""
     nodes: NodesModel = NodesModel()
-    """The machines that the topology runs on."""
+    """The nodes that the topology runs on: executors, of which several may be on one machine."""
     kubernetes: KubernetesModel = KubernetesModel()
     """How its pods look. Not used by `reprise run`."""
     paused: bool = False

@@ -2,37 +2,66 @@
 
 A scenario is a topology, a number of nodes and a fault schedule.  Its verdict is always the same: every output partition has
 exactly one file for every batch, with the bytes that `reprise.spark_jobs.operators.local` says.
+
+A test that waits for something, which takes as long as it takes on a busy machine, has a stream without an end
+(`without_end`), which `run` ends once that was seen: `until`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.report.compare import compare
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult
 from reprise.controller.local.run.supervisor import Watcher, run_topology
+from reprise.controller.status.actions import BREAKS, FaultAction
+from reprise.controller.status.query_state import RunState, Status
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.topology import StreamTopology, load_topology, override
+from tests.support.recovery_budget import Watch, assert_in_time
 
+log = logging.getLogger("tests.e2e")
+PROJECT = Path(__file__).parents[2]
 BATCHES = 40
 TIMEOUT_S = 420.0
 """A run takes about a minute on two idle cores; seven leave room for a busy machine and still end a hung one."""
+ENDS_AFTER_S = 6.0
+"""How much of a stream without an end there is behind the moment that ends it: its sources must not have gone further."""
+NOTICED_S = 8.0
+"""A loss is noticed within this time: the session of a node has expired, and the coordinator has looked."""
+
+Seen = Callable[[RunState, list[dict[str, Any]]], bool]
+"""Whether all that a test waits for has happened: state and actions of a run."""
+
+
+RACK = "rack"
+"""Label of the nodes of a cluster: two are in one, the next two in the other, and so on.  So standbys that are placed
+without a look at it are not all in another one than their partitions."""
 
 
 def cluster(nodes: int, cpu_milli: int = 200, worker_cores: int = 1) -> EmbeddedCluster:
-    """A cluster for scenarios, whose nodes announce `cpu_milli`; runs change how many there are.
+    """A cluster for scenarios, whose nodes announce `cpu_milli` and are in two racks; runs change how many there are.
 
     Plans count the greater of what is declared and what is measured.  So a test that says which queries a plan brings back
     takes large nodes, and declares far more than partitions use."""
     return EmbeddedCluster(
-        ClusterConfig(nodes=nodes, cpu_milli=cpu_milli, worker_cores=worker_cores, start_timeout_s=300.0)
+        ClusterConfig(
+            nodes=nodes,
+            cpu_milli=cpu_milli,
+            labels={RACK: ("one", "one", "other", "other")},
+            worker_cores=worker_cores,
+            start_timeout_s=300.0,
+        )
     )
 
 
@@ -45,6 +74,55 @@ def topology2(nodes: int = 10, **more: Any) -> StreamTopology:
         "checkpoint.interval": "4s",
     }
     return override(load_topology("examples/topology2.yaml"), changes | more)
+
+
+def without_end(resource: StreamTopology, folder: Path) -> StreamTopology:
+    """The same topology over hashtags that go on until `run` has seen what it is to wait for.  Its definition
+    (`write_expected`) is to be written behind the run, which says how many batches there are."""
+    ends = folder / "last-batch"
+    changes: dict[str, Any] = {}
+    for source in resource.sources:
+        given = {name: value for name, value in source.parameters.items() if name != "batches"}
+        changes[f"sources[{source.name}].class"] = "tests.support.straggling:EndsWhenTold"
+        changes[f"sources[{source.name}].with"] = {**given, "file": str(ends)}
+    return override(resource, changes)
+
+
+def quiet_again(faults: Sequence[Mapping[str, Any]]) -> Seen:
+    """Whether all these have happened, with what ends those that last for a while; nothing that they broke is open any more,
+    and every query is available."""
+    expected = len(faults) + sum("for" in fault for fault in faults)
+
+    def seen(state: RunState, actions: list[dict[str, Any]]) -> bool:
+        happened = [action for action in actions if action["action"] in get_args(FaultAction)]
+        if len(happened) < expected:
+            return False
+        broken = max((action["time"] for action in happened if action["action"] in BREAKS), default=0.0)
+        return (
+            state.observation.time > broken + NOTICED_S
+            and state.observation.incident is None
+            and state.count(Status.AVAILABLE) == len(state.queries)
+        )
+
+    return seen
+
+
+class _Ends:
+    """Ends a stream `ENDS_AFTER_S` behind the moment in which something was seen."""
+
+    def __init__(self, resource: StreamTopology, until: Seen, then: Watcher) -> None:
+        [self._file] = {Path(source.parameters["file"]) for source in resource.sources}
+        self._interval_s, self._until, self._then = resource.batch_interval_s, until, then
+
+    def __call__(self, state: RunState, actions: list[dict[str, Any]]) -> None:
+        self._then(state, actions)
+        seen = state.observation.progress
+        if seen is None or self._file.exists() or not self._until(state, actions):
+            return
+        behind_s = time.time() - state.observation.time + ENDS_AFTER_S
+        last = max(seen.due, seen.horizon) + math.ceil(behind_s / self._interval_s)
+        (there := self._file.with_suffix(".new")).write_text(str(last))
+        there.rename(self._file)
 
 
 def write_expected(resource: StreamTopology, folder: Path) -> Path:
@@ -65,12 +143,24 @@ def run(
     out: Path,
     faults: Sequence[Mapping[str, Any]],
     watch: Watcher = lambda _state, _actions: None,
+    in_time: bool = False,
+    until: Seen | None = None,
     **more: Any,
 ) -> RunResult:
-    """One run on a cluster that is there; `watch` sees its state several times a second."""
+    """One run on a cluster that is there; `watch` sees its state several times a second.  `in_time`: where it came to its
+    end, what was lost meanwhile has to have come back in time (`tests.support.recovery_budget`).  `until`: ends the
+    stream of a topology `without_end`."""
+    if until is not None:
+        watch = _Ends(resource, until, watch)
+        more = {"python_path": str(PROJECT), **more}
     parsed = parse_faults([dict(f) for f in faults], "faults", resource.nodes.count)
     config = RunConfig(resource=resource, out=out, faults=parsed, timeout_s=TIMEOUT_S, cluster=on, **more)
-    return run_topology(config, watch)
+    watching = Watch(watch)
+    result = run_topology(config, watching)
+    if in_time and result.ok and watching.seen is not None:
+        for recovery in assert_in_time(watching.seen, watching.circumstances(result.record["actions"])):
+            log.info("event=recovered %s", recovery)
+    return result
 
 
 def assert_exactly_once(result: RunResult, expected: Path) -> None:

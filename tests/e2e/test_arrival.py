@@ -16,6 +16,7 @@ from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.run.config import Outcome
 from reprise.controller.status.query_state import RunState
 from reprise.scheduler.incident import Kind
+from reprise.scheduler.model import Progress
 from reprise.spark_jobs.node.counters import APPLIED_EARLY
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import encoded
@@ -87,8 +88,8 @@ MORE = 10
 class Watch:
     """Ends the stream once partitions apply in the order of arrival again after the incident, however long that takes."""
 
-    def __init__(self, ends: Path) -> None:
-        self.ends = ends
+    def __init__(self, ends: Path, more: int = MORE) -> None:
+        self.ends, self.more = ends, more
         self.while_kept = list[int]()
         """How many messages were applied early, by each report of partitions that had begun again in the incident."""
 
@@ -96,12 +97,34 @@ class Watch:
         desired, progress = state.observation.desired, state.observation.progress
         if desired is None or progress is None or progress.seq != desired.seq:
             return
-        early = sum(counted.get(APPLIED_EARLY, 0) for counted in progress.counters.values())
         if desired.retain:
-            self.while_kept.append(early)
-        elif self.while_kept and early and not self.ends.exists():
-            (there := self.ends.with_suffix(".new")).write_text(str(progress.due + MORE))
+            self.while_kept.append(early(progress))
+        elif self.while_kept:
+            self.end_if_early(progress)
+
+    def end_if_early(self, progress: Progress) -> None:
+        if early(progress) and not self.ends.exists():
+            (there := self.ends.with_suffix(".new")).write_text(str(progress.due + self.more))
             there.rename(self.ends)
+
+
+def early(progress: Progress) -> int:
+    """How many messages were applied early by the partitions that are at work."""
+    return sum(counted.get(APPLIED_EARLY, 0) for counted in progress.counters.values())
+
+
+def require_rows(out: Path, definition: Mapping[str, Counter[bytes]], final: int) -> None:
+    """Each output partition has a file for each batch up to `final`, and in them the rows of its definition, each once."""
+    for query, rows in definition.items():
+        operator, _, index = query.rpartition(".")
+        files = sorted((out / "sink" / operator / index).iterdir())
+        assert [f.name for f in files] == [f"batch-{b:08d}.jsonl" for b in range(1, final + 1)], query
+        shown = Counter(line for f in files for line in f.read_bytes().splitlines())
+        assert rows and shown == rows, (
+            query,
+            list((shown - rows).items())[:5],
+            list((rows - shown).items())[:5],
+        )
 
 
 def definition(resource: StreamTopology, ends: Path, offsets: Mapping[str, int]) -> dict[str, Counter[bytes]]:
@@ -116,6 +139,7 @@ def definition(resource: StreamTopology, ends: Path, offsets: Mapping[str, int])
     return found
 
 
+@pytest.mark.soak
 def test_rows_are_those_without_failures(large_nodes: EmbeddedCluster, tmp_path: Path) -> None:
     watch = Watch(tmp_path / "ends")
     resource = load_text(TOPOLOGY.replace("FILE", str(watch.ends)))
@@ -129,13 +153,4 @@ def test_rows_are_those_without_failures(large_nodes: EmbeddedCluster, tmp_path:
     store = CheckpointStore(str(result.out / "checkpoints"))
     final = max(store.positions())
     expected = definition(resource, tmp_path / "definition", store.manifest(final).offsets)
-    for query, rows in expected.items():
-        operator, _, index = query.rpartition(".")
-        files = sorted((result.out / "sink" / operator / index).iterdir())
-        assert [f.name for f in files] == [f"batch-{b:08d}.jsonl" for b in range(1, final + 1)], query
-        shown = Counter(line for f in files for line in f.read_bytes().splitlines())
-        assert rows and shown == rows, (
-            query,
-            list((shown - rows).items())[:5],
-            list((rows - shown).items())[:5],
-        )
+    require_rows(result.out, expected, final)

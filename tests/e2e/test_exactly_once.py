@@ -81,9 +81,9 @@ SCENARIOS: dict[str, list[Mapping[str, Any]]] = {
 
 
 CORE = ("8 of 10",)
-"""Run by `make test`; the others by `make test-soak`, which takes about an hour on two cores.  A driver or a coordinator
-that is killed, ZooKeeper that is away, nodes that are frozen, and a burst on top of another, are among the schedules that
-`make test` takes of `test_random_faults.py`."""
+"""Run by `make test`; the others by `make test-soak`, which takes hours.  A driver that is killed and ZooKeeper
+that is away are in the schedule that `make test` takes of `test_random_faults.py`; a coordinator that is killed, machines
+that are frozen and a burst on top of another are in `test_standbys.py` and on Kubernetes."""
 
 
 def _kinds() -> list[Any]:
@@ -103,7 +103,7 @@ def test_no_faults(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> 
 def test_output_is_as_without_faults(
     name: str, cluster: EmbeddedCluster, expected: Path, tmp_path: Path
 ) -> None:
-    result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", SCENARIOS[name])
+    result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", SCENARIOS[name], in_time=True)
     scenario.assert_exactly_once(result, expected)
     assert result.incident["incidents"], "the faults must have been noticed"
 
@@ -124,10 +124,11 @@ def test_the_other_strategies_keep_the_output_too(
     scenario.assert_exactly_once(result, expected)
 
 
+@pytest.mark.soak
 def test_survivors_go_on_while_others_wait(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
     """Invariant O1: with only downstream partitions lost, the other queries write new batches before capacity returns."""
     faults = [{"batch": 12, "kill": ["@o13", "@o14"]}, {"on": "plan", "delay": "10s", "add": 2}]
-    result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", faults)
+    result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", faults, in_time=True)
     scenario.assert_exactly_once(result, expected)
     lines = scenario.writes(result.out)
     incident = next(i for i in result.incident["incidents"] if i["plans"])

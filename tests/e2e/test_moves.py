@@ -16,7 +16,7 @@ from reprise.controller.status.partition_state import NodeState, node_states
 from reprise.controller.status.query_state import RunState
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 NODES = 4
 NOTICE_S = 20
@@ -42,7 +42,7 @@ def stood_still(out: Path, since: float) -> dict[str, float]:
 def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 120})
+    resource = scenario.without_end(scenario.topology2(NODES), tmp_path)
     out = tmp_path / "out"
     seen: dict[str, Any] = {}
 
@@ -67,7 +67,11 @@ def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
         if seen["node"] in observation.nodes:
             seen["state"] = node_states([seen["node"]], observation)[seen["node"]]
 
-    result = scenario.run(resource, cluster, out, [], watch=look)
+    def emptied(state: RunState, actions: list[dict[str, Any]]) -> bool:
+        drained = "killed" in seen and seen.get("state") is NodeState.DRAINED
+        return drained and len(state.observation.closed) > 0 and scenario.quiet_again([])(state, actions)
+
+    result = scenario.run(resource, cluster, out, [], watch=look, until=emptied)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert seen["state"] is NodeState.DRAINED
     (incident,) = result.incident["incidents"]
@@ -77,9 +81,10 @@ def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
 def test_two_nodes_that_were_given_notice_are_no_loss(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     while len(cluster.nodes) < NODES:
         cluster.wait_for([cluster.add_node()])
-    resource = scenario.topology2(NODES, **{"sources[source].with.batches": 80})
+    resource = scenario.without_end(scenario.topology2(NODES), tmp_path)
     faults = [{"batch": 20, "notice": ["n2", "n3"], "for": f"{NOTICE_S}s"}]
-    result = scenario.run(resource, cluster, tmp_path / "out", faults)
+    over = scenario.quiet_again(faults)
+    result = scenario.run(resource, cluster, tmp_path / "out", faults, until=over)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert result.incident["incidents"] == []
     noticed = next(a["time"] for a in result.record["actions"] if a["action"] == "notice")

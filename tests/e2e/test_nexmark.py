@@ -45,7 +45,7 @@ def faults(name: str) -> Sequence[Mapping[str, Any]]:
     return [{"batch": BATCHES[name] // 3, "kill": ["n3", "n4"]}, {"on": "plan", "delay": "1s", "add": 2}]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [pytest.param("nexmark-q8", marks=pytest.mark.soak), "reachability"])
 def test_output_is_as_without_faults(name: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
     expected = scenario.write_expected(resource(name), tmp_path / "expected")
     result = scenario.run(resource(name), cluster, tmp_path / "out", faults(name))

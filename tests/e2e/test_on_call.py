@@ -287,5 +287,8 @@ def test_afterwards_the_post_mortem_is_written_from_the_folder(live: Live, burst
     page = Path(result.stdout.split()[0]).read_text()
     for words in ("blocking recovery", "one more node", "Downtime by query", burst["incident"]["id"]):
         assert words in page
-    status = CliRunner().invoke(main, ["status", "--out", str(live.out)])
-    assert status.exit_code == 4
+    status = CliRunner().invoke(main, ["status", "--out", str(live.out), "-o", "json"])
+    assert status.exit_code == 0, status.output
+    last = json.loads(status.stdout)
+    assert (last["connected"], last["incident"]) == (False, None), "the last state, with nothing open"
+    assert CliRunner().invoke(main, ["pause", "--out", str(live.out)]).exit_code == 4

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -38,17 +39,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
             yield started
 
 
+@pytest.mark.soak
 def test_a_store_that_sleeps_keeps_only_those_waiting_that_it_holds(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     changes = {
-        "sources[calm-in].with.batches": 150,
-        "sources[heavy-in].with.batches": 150,
         "operators[heavy].with.megabytes": 4,
         "checkpoint.interval": "4s",
         "checkpoint.location": f"{PROTOCOL}://{tmp_path}/store/checkpoints",
     }
-    resource = override(load_topology(TOPOLOGY), changes)
+    resource = scenario.without_end(override(load_topology(TOPOLOGY), changes), tmp_path)
     asleep, woke = tmp_path / "store" / ASLEEP, list[float]()
     asleep.parent.mkdir()
 
@@ -63,7 +63,12 @@ def test_a_store_that_sleeps_keeps_only_those_waiting_that_it_holds(
             asleep.write_text(str(SLEEP_S))
 
     faults = [{"on": "checkpoint", "delay": "1s", "kill": [f"@{LOST}"]}]
-    result = scenario.run(resource, cluster, tmp_path / "out", faults, watch=look)
+    quiet = scenario.quiet_again(faults)
+
+    def awake(state: RunState, actions: list[dict[str, Any]]) -> bool:
+        return bool(woke) and quiet(state, actions)
+
+    result = scenario.run(resource, cluster, tmp_path / "out", faults, watch=look, until=awake)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     (incident, *_) = result.incident["incidents"]
     query, zero = incident["queries"][LOST], result.incident["zero"]

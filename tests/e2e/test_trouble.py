@@ -100,6 +100,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("what", ["sink", "checkpoints"])
 def test_a_full_disk_delays_output_and_checkpoints_and_loses_nothing(
     what: str, cluster: EmbeddedCluster, tmp_path: Path, small_disk: Path

@@ -23,7 +23,7 @@ DRIVER: list[Mapping[str, Any]] = [{"batch": 16, "crash": "driver"}]
     ("protocol", "log", "faults"),
     [
         pytest.param("uncoordinated", "checkpointed", TWO_NODES, marks=pytest.mark.soak),
-        ("uncoordinated", "memory", DRIVER),
+        pytest.param("uncoordinated", "memory", DRIVER, marks=pytest.mark.soak),
         ("communication-induced", "checkpointed", TWO_NODES),
         pytest.param("uncoordinated", "memory", TWO_NODES, marks=pytest.mark.soak),
         pytest.param("uncoordinated", "checkpointed", DRIVER, marks=pytest.mark.soak),

@@ -11,15 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from confluent_kafka import schema_registry
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
 
 from reprise.spark_jobs.errors import DecodeError, SourceError, SpecError
-from reprise.spark_jobs.kafka.decode import Decoder, decode, make_decoder, parse_columns
-from reprise.spark_jobs.kafka.registry import NAMES, Registry
+from reprise.spark_jobs.kafka.decode import Decoder, avro_schema, decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.encode import make_encoder
+from reprise.spark_jobs.kafka.protobuf import local_type
+from reprise.spark_jobs.kafka.registry import NAMES, Plain, Registry
 from tests.kafka import pipes
 from tests.kafka.broker import Broker
 from tests.kafka.registry import CONTENT, SchemaRegistry
+from tests.support.descriptors import ROW, descriptor_file, text_of
 
 FIRST = {
     "type": "record",
@@ -95,7 +104,7 @@ def test_a_registry_in_trouble_holds_the_batch_back_and_no_message_is_bad(
 def test_a_registry_that_is_away_holds_the_batch_back() -> None:
     with SchemaRegistry() as registry:
         number = register(registry, FIRST)
-    lookup = Registry(registry.url)
+    lookup = Registry(Plain(registry.url), "AVRO", avro_schema)
     with pytest.raises(SourceError, match="does not answer"):
         lookup(message(number, FIRST, pipes.rows(1)[0]))
     with registry:
@@ -105,7 +114,7 @@ def test_a_registry_that_is_away_holds_the_batch_back() -> None:
 def test_what_the_registry_holds_must_be_avro(registry: SchemaRegistry) -> None:
     registry.schemas.append('syntax = "proto3";')
     with pytest.raises(DecodeError, match="schema 1 of the registry cannot be used"):
-        Registry(registry.url)(message(1, FIRST, pipes.rows(1)[0]))
+        Registry(Plain(registry.url), "AVRO", avro_schema)(message(1, FIRST, pipes.rows(1)[0]))
 
 
 USER, PASSWORD = "reader", "s3cr3t"
@@ -219,6 +228,141 @@ def test_the_settings_are_those_that_the_client_knows() -> None:
     files = Path(schema_registry.__file__).parent.rglob("*.py")
     source = "".join(file.read_text(encoding="utf-8") for file in files)
     assert [name for name in NAMES if f"'{name}'" not in source] == []
+
+
+# -- Protobuf and JSON Schema, written by Confluent's own clients
+
+
+def context() -> SerializationContext:
+    return SerializationContext("t", MessageField.VALUE)
+
+
+@pytest.mark.parametrize("config", [None, CONFIG], ids=["urllib", "client"])
+def test_protobuf_of_confluents_client_is_read_with_the_types_of_the_registry(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any] | None
+) -> None:
+    """A type that imports another file of the registry, one inside of another, and the types that every reader has."""
+    monkeypatch.setenv("REGISTRY_USER", f"{USER}:{PASSWORD}")
+    pool = descriptor_pool.DescriptorPool()
+    for module in (timestamp_pb2, wrappers_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    outer = descriptor_pb2.FileDescriptorProto(
+        name="order.proto", package="shop", syntax="proto3", dependency=["shop.proto"]
+    )
+    order = outer.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=3, label=1)
+    order.field.add(name="row", number=2, type=11, label=1, type_name=".shop.Row")
+    pool.Add(ROW)
+    pool.Add(outer)
+    client = SchemaRegistryClient({"url": registry.url})
+    values = []
+    for name in ("shop.Row", "shop.Row.Place", "shop.Order"):
+        kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+        message = kind(city="Kiel") if name.endswith("Place") else kind(id=len(values))
+        serializer = ProtobufSerializer(kind, client, {"use.deprecated.format": False})
+        values.append(serializer(message, context()))
+    given = {"registry": registry.url} | ({} if config is None else {"config": config})
+    decoder = make_decoder("protobuf", parse_columns({"id": "int64", "city": "string"}), given)
+    found = decode(decoder, values)
+    assert (found.table.to_pylist(), dict(found.bad)) == (
+        [{"id": 0, "city": None}, {"id": None, "city": "Kiel"}, {"id": 2, "city": None}],
+        {},
+    )
+    assert len(registry.asked) == 2, "one file has the first two types"
+
+
+def test_what_is_written_is_read_by_confluents_client(registry: SchemaRegistry, tmp_path: Path) -> None:
+    given = {"schema": str(descriptor_file(tmp_path / "row.bin")), "message": "shop.Other"}
+    client = SchemaRegistryClient({"url": registry.url})
+    number = client.register_schema("t-value", Schema(text_of(ROW), "PROTOBUF"))
+    (value,) = make_encoder("protobuf", {**given, "id": number}).values(pa.table({"id": [7]}))
+    deserializer = ProtobufDeserializer(local_type(given), {"use.deprecated.format": False}, client)
+    assert deserializer(value, context()).id == 7
+    decoder = make_decoder("protobuf", parse_columns({"id": "int64"}), {"registry": registry.url})
+    assert decode(decoder, [value]).table.to_pylist() == [{"id": 7}]
+
+
+def test_json_by_json_schema_of_confluents_client_is_read_and_written(registry: SchemaRegistry) -> None:
+    text = json.dumps({"title": "row", "type": "object", "properties": {"id": {"type": "integer"}}})
+    client = SchemaRegistryClient({"url": registry.url})
+    values = [JSONSerializer(text, client)(row, context()) for row in pipes.rows(3)]
+    decoder = make_decoder("json", parse_columns(pipes.COLUMNS), {"registry": registry.url})
+    bad = [b'{"id": 1}', b"\0\0\0\0\x09{}", b"\0" + (1).to_bytes(4, "big") + b"{"]
+    found = decode(decoder, [*values, *bad])
+    assert found.table.to_pylist() == pipes.rows(3)
+    assert [found.bad[i].partition(":")[0] for i in (3, 4, 5)] == [
+        "does not begin with the id of a schema in the registry",
+        "the schema registry has no schema 9",
+        "not JSON",
+    ]
+    assert make_encoder("json", {"id": 1}).values(pipes.table(pipes.rows(3))) == [
+        value[:5] + json.dumps(row, separators=(",", ":")).encode()
+        for value, row in zip(values, pipes.rows(3), strict=True)
+    ]
+    registry.kind = "AVRO"
+    number = register(registry, FIRST)
+    found = decode(decoder, [message(number, FIRST, pipes.rows(1)[0])])
+    assert found.bad == {0: f"schema {number} of the registry cannot be used: it is AVRO"}
+
+
+def importing(registry: SchemaRegistry) -> bytes:
+    """A message of a type that is empty, and whose file imports one below the subject `shop`."""
+    file = descriptor_pb2.FileDescriptorProto(dependency=["shop.proto"])
+    file.message_type.add(name="Row")
+    client = SchemaRegistryClient({"url": registry.url})
+    reference = SchemaReference("shop.proto", "shop", 1)
+    number = client.register_schema("t-value", Schema(text_of(file), "PROTOBUF", [reference]))
+    return b"\0" + number.to_bytes(4, "big") + b"\0"
+
+
+def protobuf_of(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any] | None
+) -> Decoder:
+    monkeypatch.setenv("REGISTRY_USER", f"{USER}:{PASSWORD}")
+    given = {"registry": registry.url} | ({} if config is None else {"config": config})
+    return make_decoder("protobuf", parse_columns({"id": "int64"}), given)
+
+
+@pytest.mark.parametrize("config", [None, CONFIG], ids=["urllib", "client"])
+def test_an_import_that_is_marked_as_deleted_is_still_read(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any] | None
+) -> None:
+    """So does Confluent's own reader: whoever marks a subject keeps the messages that need it."""
+    value = importing(registry)
+    SchemaRegistryClient({"url": registry.url}).register_schema("shop", Schema(text_of(ROW), "PROTOBUF"))
+    registry.deleted.add("shop")
+    assert decode(protobuf_of(registry, monkeypatch, config), [value]).table.to_pylist() == [{"id": None}]
+
+
+@pytest.mark.parametrize("config", [None, CONFIG], ids=["urllib", "client"])
+def test_a_registry_that_gives_no_descriptors_holds_the_batch_back(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any] | None
+) -> None:
+    """Until it does: what it said before is not kept."""
+    value = importing(registry)
+    SchemaRegistryClient({"url": registry.url}).register_schema("shop", Schema(text_of(ROW), "PROTOBUF"))
+    decoder, registry.knows_form = protobuf_of(registry, monkeypatch, config), False
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"as a descriptor \(\?format=serialized\)"):
+            decode(decoder, [value])
+    registry.knows_form = True
+    assert decode(decoder, [value]).table.to_pylist() == [{"id": None}]
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_an_import_that_the_registry_does_not_give_now_holds_the_batch_back(
+    registry: SchemaRegistry, status: int
+) -> None:
+    """A 404 as well: what is only marked as deleted is given, and what is not there may be registered again, so whether the
+    message is read would depend on when that is done."""
+    value = importing(registry)
+    decoder = make_decoder("protobuf", parse_columns({"id": "int64"}), {"registry": registry.url})
+    registry.refuse_versions = status
+    with pytest.raises(SourceError, match=f"answers {status}"):
+        decode(decoder, [value])
+    registry.refuse_versions = None
+    SchemaRegistryClient({"url": registry.url}).register_schema("shop", Schema(text_of(ROW), "PROTOBUF"))
+    assert decode(decoder, [value]).table.to_pylist() == [{"id": None}]
 
 
 @pytest.mark.slow

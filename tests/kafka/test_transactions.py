@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from tests.kafka.broker import Broker, wait_for
 pytestmark = pytest.mark.slow
 P = Place("out", 0, 1)
 PATIENCE_S = 150.0
+_OPENED: list[KafkaSink] = []
 
 
 class Crash(Exception):
@@ -28,7 +29,16 @@ def opened(broker: Broker, topic: str, number: int, position: int = 0, **more: A
     """A sink as installation `number` opens it."""
     sink = KafkaSink(**pipes.sink(broker, topic, **more))
     sink.open(Opening("test.pipe", P, Owner(1.0, (1, 0, number)), position))
+    _OPENED.append(sink)
     return sink
+
+
+@pytest.fixture(autouse=True)
+def sinks_end() -> Iterator[None]:
+    """Also those whose owner is thought to be dead: their threads go on."""
+    yield
+    while _OPENED:
+        _OPENED.pop().close()
 
 
 def write(sink: KafkaSink, *batches: int, rows: int = 3) -> None:

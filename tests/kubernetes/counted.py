@@ -80,12 +80,6 @@ class Counted(Streaming):
         (found,) = scenario.pods(self.cluster, self.name, "driver")
         return found
 
-    def driver_logs(self) -> list[str]:
-        """Of all drivers, oldest first."""
-        found = (self.cluster.work_dir / "pods").glob(f"*/{self.name}-driver/*/driver.log")
-        texts = [log.read_text(encoding="utf-8", errors="replace") for log in found]
-        return sorted(texts, key=lambda text: text.partition("event=driver-started epoch=")[2])
-
     def said(self, reason: str) -> list[str]:
         """Messages of the topology's Events with this reason."""
         found = self.cluster.api.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]

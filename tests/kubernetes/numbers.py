@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Inbox, Operator, Place, Range, Source, Tables
+from reprise.spark_jobs.contract import Inbox, Kind, Operator, Place, Range, Source, Tables
 from reprise.spark_jobs.sources import HashtagSource
 
 END, STOP, BROKEN = "end", "stop", "broken"
@@ -88,6 +88,8 @@ class Seen(Operator):
 
 class Shaky(Operator):
     """Passes its rows on; raises while the file `breaks` is there."""
+
+    kind = Kind.REPEATABLE
 
     def __init__(self, breaks: str) -> None:
         self.breaks = Path(breaks)

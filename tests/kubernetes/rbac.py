@@ -18,7 +18,9 @@ def _rule(group: str, resources: list[str], verbs: list[str]) -> dict[str, Any]:
 
 OPERATOR = [
     _rule(GROUP, ["streamtopologies"], ["list", "watch", "patch"]),  # patch: the finalizer
-    _rule(GROUP, ["incidents", "recoveryplans"], ["get", "create", "delete"]),
+    _rule(GROUP, ["incidents"], ["get", "create", "delete"]),
+    # list: what an operator before has proposed
+    _rule(GROUP, ["recoveryplans"], ["get", "list", "create", "delete"]),
     _rule(GROUP, ["streamtopologies/status", "incidents/status", "recoveryplans/status"], ["patch"]),
     _rule("", ["pods"], ["get", "list", "watch", "create", "delete"]),
     _rule("", ["pods/status"], ["patch"]),  # phase Failed, so that Spark lets go of a lost executor

@@ -23,6 +23,7 @@ from reprise.scheduler.incident import (
     Phase,
     PlanRecord,
     QueryTimeline,
+    Trigger,
 )
 
 Object = dict[str, Any]
@@ -56,10 +57,10 @@ REFERENCE = TopologyReference(name="good", uid="0b5f")
 INCIDENT_RECORD = Incident(
     "inc-000007", Kind.CORRELATED, Phase.RECOVERING, 1_760_000_000.5, 40, 2, 4, 1_760_000_001.5,
     lost=(LostNode("a#1", 1_760_000_000.5),), plans=("inc-000007-p1",), queries={"count.0": QueryTimeline(1.0, 2.0)},
-    events=(Event(1_760_000_000.5, "opened", "x" * 900),),
+    events=(Event.of(1_760_000_000.5, "opened", "x" * 900),),
 )  # fmt: skip
 PLAN_RECORD = PlanRecord(
-    "inc-000007-p1", "inc-000007", 1_760_000_002.0, "first", True, 40, 2, {"b#1": 90},
+    "inc-000007-p1", "inc-000007", 1_760_000_002.0, Trigger.FIRST, True, 40, 2, {"b#1": 90},
     (Candidate("count.0", 3, 60),),
     {"algorithm": "dp", "value": 3, "bound": 3, "optimal": True, "cost": 60, "why": "small",
      "chosen": [{"query": "count.0", "priority": 3, "cost": 60, "cost_alone": 60, "restores": ["count.0"]}],
@@ -187,6 +188,19 @@ MISTAKES = [
             ],
         ),
     ),
+    _bad(
+        "active-beside-what-a-replay-may-change",
+        "says `deterministic: false`",
+        at(f"{COUNT}.availability", "active-standby"),
+        at(f"{PARSE}.deterministic", False),
+        at(f"{PARSE}.availability", "passive-standby"),
+    ),
+    _bad(
+        "active-and-a-replay-may-change-it",
+        "says `deterministic: false`",
+        at(f"{COUNT}.availability", "active-standby"),
+        at(f"{COUNT}.deterministic", False),
+    ),
     _bad("no-priority", "less than or equal to 10", at(f"{COUNT}.output.priority", 11)),
     _bad("no-duration", "should match", at("batch", {"interval": "5"})),
     _bad("no-time", "more than 0", at("batch", {"interval": "0ms"})),
@@ -267,13 +281,24 @@ GOOD = [
     _bad("small-cpu", "", at("nodes.cpu", "0.25")),
     _bad("days", "", at("recovery", {"window": "1d12h"})),
     _bad("own-pods", "", at("kubernetes", PODS)),
+    _bad("active", "", at(f"{COUNT}.availability", "active-standby"), at(f"{PARSE}.deterministic", True)),
+    _bad(
+        "passive-beside-what-a-replay-may-change",
+        "",
+        at(f"{COUNT}.availability", "passive-standby"),
+        at(f"{PARSE}.availability", "passive-standby"),
+        at(f"{PARSE}.deterministic", False),
+    ),
     _bad("free-parameters", "", at(f"{PARSE}.with.where", "hashtags IS NOT NULL")),
 ]
 TRANSITIONS = [
-    _update("parallelism-while-running", "parallelism of operators are immutable", at(f"{COUNT}.parallelism", 4)),
-    _update("operator-gone-while-running", "names and parallelism of operators", at("operators", [
+    _update("parallelism-while-running", "parallelism of an operator that stays", at(f"{COUNT}.parallelism", 4)),
+    _update("operator-gone-and-another-reads-elsewhere", "inputs of an operator that stays", at("operators", [
         {**_KEYED, "inputs": [{"from": "tweets", "by": ["tag"]}]}])),
-    _update("input-while-running", "inputs are immutable", at(f"{COUNT}.inputs", [{"from": "parser", "broadcast": True}])),
+    _update("query-that-comes-while-running", "", at("operators", [_PARSER, _KEYED, {**_KEYED, "name": "again"}])),
+    _update("query-that-goes-while-running", "", at("operators", [{**_PARSER, "output": {"priority": 1}}])),
+    _update("input-while-running", "inputs of an operator that stays",
+            at(f"{COUNT}.inputs", [{"from": "parser", "broadcast": True}])),
     _update("source-while-running", "parallelism of sources are immutable", at("sources.0.parallelism", 3),
             at(f"{PARSE}.inputs", [{"from": "tweets", "by": ["tweet"]}])),
     _update("location-while-running", "checkpoint.location is immutable", at("checkpoint.location", "/else")),

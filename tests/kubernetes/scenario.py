@@ -120,14 +120,19 @@ def horizon(cluster: KubeCluster, name: str) -> int:
 
 def progress(cluster: KubeCluster, name: str) -> dict[str, Any]:
     """The driver's own record: the truth behind the status."""
+    return record(cluster, name, "progress")
+
+
+def record(cluster: KubeCluster, name: str, place: str) -> dict[str, Any]:
+    """One of a topology's records in ZooKeeper; empty where there is none."""
     from reprise.controller.zookeeper.client import connected
     from reprise.controller.zookeeper.znode import unpack
 
     with connected(cluster.zookeeper.hosts, 10.0) as client:
-        path = f"/reprise/{NAMESPACE}/{name}/progress"
+        path = f"/reprise/{NAMESPACE}/{name}/{place}"
         raw = client.get(path)[0] if client.exists(path) else b"{}"
-        record: dict[str, Any] = json.loads(unpack(raw) or b"{}")
-        return record
+        found: dict[str, Any] = json.loads(unpack(raw) or b"{}")
+        return found
 
 
 def assert_exactly_once(cluster: KubeCluster, name: str, wanted: Path) -> None:

@@ -24,6 +24,7 @@ from tests.kubernetes.scenario import until
 START_S, PLAN_S, BACK_S, END_S = 400.0, 90.0, 300.0, 500.0
 CPU = "600m"
 """Of a machine: room for one executor of 500m."""
+ZONE = "topology.kubernetes.io/zone"
 
 
 @dataclass
@@ -33,13 +34,26 @@ class Streaming:
     cluster: KubeCluster
     name: str
     body: dict[str, Any]
+    zones: tuple[str, ...] = ()
+    """Of the machines, in turn; none: they have no such label."""
     _machines: list[str] = field(default_factory=list)
 
     @classmethod
     @contextmanager
-    def of_topology2(cls, cluster: KubeCluster, name: str, *, nodes: int = 4) -> Iterator[Self]:
-        """Topology 2 on so many machines, with every query available and one global checkpoint."""
-        run = cls(cluster, name, scenario.manifest("topology2.yaml", name, nodes=nodes, cpu="500m"))
+    def of_topology2(
+        cls,
+        cluster: KubeCluster,
+        name: str,
+        *,
+        nodes: int = 4,
+        zones: tuple[str, ...] = (),
+        change: Callable[[dict[str, Any]], None] = lambda body: None,
+    ) -> Iterator[Self]:
+        """Topology 2 on so many machines, with every query available and one global checkpoint.  `change`: of its resource,
+        before it is made."""
+        body = scenario.manifest("topology2.yaml", name, nodes=nodes, cpu="500m")
+        change(body)
+        run = cls(cluster, name, body, zones)
         with run.at_work([CPU] * nodes):
             yield run
 
@@ -103,6 +117,11 @@ class Streaming:
     def plans(self) -> list[dict[str, Any]]:
         return scenario.objects(self.cluster, "recoveryplans", self.name)
 
+    def added(self) -> list[dict[str, str]]:
+        """What each plan has placed, and where; oldest first."""
+        records = (scenario.record(self.cluster, self.name, f"plans/{p['spec']['id']}") for p in self.plans())
+        return [record["added"] for record in records]
+
     def executors(self) -> dict[str, str]:
         """Machine by pod, of the pods that run."""
         return {
@@ -114,6 +133,26 @@ class Streaming:
     def machines(self) -> list[str]:
         """Of the executors, in order of name."""
         return sorted(set(self.executors().values()))
+
+    def driver_logs(self) -> list[str]:
+        """Of all drivers, oldest first."""
+        found = (self.cluster.work_dir / "pods").glob(f"*/{self.name}-driver/*/driver.log")
+        texts = [log.read_text(encoding="utf-8", errors="replace") for log in found]
+        return sorted(texts, key=lambda text: text.partition("event=driver-started epoch=")[2])
+
+    def decided(self) -> list[str]:
+        """What operators have logged of their decisions for it."""
+        logs = (self.cluster.work_dir / "pods").glob("*/reprise-operator-*/*/operator.log")
+        lines = [
+            line for log in logs for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+        ]
+        return [x for x in lines if "event=decided " in x and f"topology={NAMESPACE}/{self.name}" in x]
+
+    def places(self, partition: str) -> tuple[str, str]:
+        """Pods with a partition and with its standby, as the operator's page has it; empty where there is none."""
+        (found,) = (p for p in self.document()["partitions"] if p["id"] == partition)
+        node, standby = ((found[key] or "").partition("#")[0] for key in ("node", "standby"))
+        return node, standby
 
     def metrics(self, role: str) -> dict[str, float]:
         """What the operator or the driver of this topology serves to Prometheus, by name with labels."""
@@ -137,9 +176,12 @@ class Streaming:
 
     def add_machine(self, cpu: str = CPU) -> str:
         """Another one, that no other topology may use; its name."""
-        name = f"{self.name}-m{len(self._machines) + 1}"
+        turn, name = len(self._machines), f"{self.name}-m{len(self._machines) + 1}"
         self._machines.append(name)
-        self.cluster.add_node(name, cpu=cpu, memory="4Gi", labels={"pool": self.name})
+        labels = {"pool": self.name}
+        if self.zones:
+            labels[ZONE] = self.zones[turn % len(self.zones)]
+        self.cluster.add_node(name, cpu=cpu, memory="4Gi", labels=labels)
         return name
 
     def await_incident(self, plans: int = 1) -> dict[str, Any]:

@@ -1,22 +1,30 @@
 """A driver that is lost with its machine, one that hangs and comes back, one with other code, which comes from a ConfigMap:
-every row comes out once."""
+every row comes out once.  And a query whose code raises, which a person lets do without what it has missed: what is not
+marked comes out once."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprise.controller.agent import processes
+from reprise.controller.cli import exits
+from reprise.controller.crd.convert import SAVEPOINT, SKIP
 from reprise.controller.operator.loop.topology import document_of
+from reprise.spark_jobs.sinks.files import marked_by
 from reprise.spark_jobs.state.revision import revision_of
 from tests.kubernetes import numbers, own_code, scenario
 from tests.kubernetes.cluster import KubeCluster
-from tests.kubernetes.counted import LARGE, Counted
-from tests.kubernetes.install import IMAGE
-from tests.kubernetes.streaming import PLAN_S, START_S
+from tests.kubernetes.counted import LARGE, RATE, Counted
+from tests.kubernetes.install import IMAGE, NAMESPACE, WEB_PORT
+from tests.kubernetes.streaming import BACK_S, PLAN_S, START_S
+from tests.kubernetes.test_command_line import kubectl
 
 
 @pytest.fixture
@@ -26,6 +34,8 @@ def run(cluster: KubeCluster, request: pytest.FixtureRequest) -> Iterator[Counte
 
 @pytest.mark.parametrize("run", ["unplugged"], indirect=True)
 def test_the_machine_of_the_driver_is_lost_with_all_that_runs_there(run: Counted) -> None:
+    kept = take_savepoint(run, "kept").read_bytes()
+    shutil.rmtree(take_savepoint(run, "deleted-by-hand").parent)
     machine = scenario.machine_of(run.driver_pod())
     beside = [pod for pod, where in run.executors().items() if where == machine]
     assert beside, "an executor is lost together with the driver"
@@ -35,9 +45,14 @@ def test_the_machine_of_the_driver_is_lost_with_all_that_runs_there(run: Counted
     assert any(machine in message for message in run.said("DriverLost"))
     (incident,) = (i["status"] for i in run.incidents() if "1 is replaced by 2" in told_of(i))
     assert {entry["node"].partition("#")[0] for entry in incident["lost"]["latest"]} >= set(beside)
+    assert annotations(run)[SAVEPOINT].count("=") == 2
     run.finish()
+    savepoints = run.folder / "checkpoints" / "savepoints"
+    assert [path.name for path in savepoints.iterdir()] == ["kept"], "what is wished for still was taken once"
+    assert (savepoints / "kept" / "SAVEPOINT.json").read_bytes() == kept
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("run", ["frozen"], indirect=True)
 def test_a_driver_that_was_frozen_in_a_turn_finds_its_successor_and_ends(run: Counted) -> None:
     pod = run.driver_pod()
@@ -101,6 +116,76 @@ def test_changed_code_goes_on_after_a_drain_and_by_a_replay_where_none_can_end(o
     for batch, told in shown.items():
         version = "one" if batch <= boundary else "two"
         assert told == [own_code.told(version)] * len(rows[batch]), batch
+
+
+@pytest.fixture
+def certain(cluster: KubeCluster) -> Iterator[Counted]:
+    """Without what is tossed, as nothing is skipped where everything goes back at each failure."""
+
+    def change(body: dict[str, Any]) -> None:
+        operators = [o | {"deterministic": True} for o in body["spec"]["operators"]]
+        body["spec"]["operators"] = [o for o in operators if o["name"] not in ("toss", "total")]
+
+    yield from Counted.running(cluster, "skipped", change)
+
+
+def test_a_query_whose_code_raised_goes_on_by_kubectl_reprise_skip(certain: Counted) -> None:
+    run = certain
+    page = f"http://{scenario.operator_address(run.cluster)}:{WEB_PORT}"
+    command = ["reprise", "skip", run.name, "shaky.0", "-n", NAMESPACE, "--url", page]
+    (run.folder / numbers.BROKEN).touch()
+    run.until(lambda: "shaky.0" in run.progress()["failed"], "a partition is set aside", PLAN_S)
+    (run.folder / numbers.BROKEN).unlink()  # what it raised at has gone, and nobody tries it again
+    wrong = run.progress()["horizon"]
+    run.until(lambda: run.progress()["horizon"] > wrong + 3, "the others go on", PLAN_S)
+    assert "shaky.0" in run.progress()["failed"]
+    asked = kubectl(run.cluster, *command)
+    assert asked.returncode == exits.NO, "nobody can be asked, and --yes was not given"
+    assert "begin anew, without what they knew: shaky.0" in asked.stdout
+    assert SKIP not in annotations(run)
+    said = kubectl(run.cluster, *command, "--yes")
+    assert said.returncode == exits.DONE, said.stderr
+    assert "shaky.0" in annotations(run)[SKIP]
+    run.until(lambda: "shaky.0" in run.progress()["positions"], "it is at work", BACK_S)
+    run.await_recovery()
+    marked = [name for name in run.metrics("operator") if name.startswith("reprise_marked_batches{")]
+    assert any(run.metrics("operator")[name] > 0 for name in marked if run.name in name), marked
+    assert run.status()["skips"] == [], "it is carried out"
+    (incident,) = (i["status"] for i in run.incidents() if i["status"]["gaps"])
+    (gap,) = incident["gaps"]
+    assert gap["query"] == "shaky.0" and gap["batches"] == incident["gapBatches"]
+    again = kubectl(run.cluster, *command, "--yes")
+    assert again.returncode == exits.NO, "an annotation that stays is no wish for ever"
+    assert "all of its operators are at work" in again.stderr
+
+    rows = int((time.time() - run.body["spec"]["sources"][0]["with"]["since"]) * RATE)
+    run.end_after(rows)
+    shown, shaky = run.column("all", "n"), run.column("shaky", "n")
+    assert [n for batch in sorted(shown) for n in shown[batch]] == list(range(rows))
+    marks = {marked_by(file.name) for file in (run.folder / "sink" / "shaky" / "0").iterdir()} - {None}
+    assert marks == {batch for span in gap["spans"] for batch in range(span["first"], span["last"] + 1)}
+    assert marks, "nothing was skipped"
+    assert shaky.keys() == shown.keys()
+    assert {batch for batch in shown if shaky[batch] != shown[batch]} <= marks
+    assert all(shaky[batch] in ([], shown[batch]) for batch in shown)
+    others = [path for path in (run.folder / "sink").glob("*/0/*.gap.mark") if "shaky" not in path.parts]
+    assert others == []
+
+
+def annotations(run: Counted) -> dict[str, str]:
+    """Of the topology."""
+    found: dict[str, str] = scenario.topology(run.cluster, run.name)["metadata"].get("annotations") or {}
+    return found
+
+
+def take_savepoint(run: Counted, name: str) -> Path:
+    """By the command line: its annotation, the operator, the driver and back over the page; the record of the savepoint."""
+    page = f"http://{scenario.operator_address(run.cluster)}:{WEB_PORT}"
+    done = kubectl(run.cluster, "reprise", "savepoint", run.name, name, "-n", NAMESPACE, "--url", page)
+    assert done.returncode == exits.DONE, done.stderr
+    path = run.folder / "checkpoints" / "savepoints" / name / "SAVEPOINT.json"
+    assert path.is_file(), done.stdout
+    return path
 
 
 def told_of(incident: dict[str, Any]) -> list[str]:

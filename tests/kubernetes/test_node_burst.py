@@ -1,5 +1,5 @@
-"""Half of the machines lose power at once; two are frozen and come back; two are lost together with the operator that is
-about to put that right.
+"""A zone, which is half of the machines, loses power at once; two are frozen and come back; two are lost together with the
+operator that is about to put that right.
 
 One topology lives through all of it, in the order in which the tests are defined, as its start takes longer than each of
 them.
@@ -8,7 +8,7 @@ Every test leaves it available on four machines, and the last one judges all tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import pytest
@@ -16,27 +16,41 @@ import pytest
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.scenario import until
-from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
+from tests.kubernetes.streaming import BACK_S, PLAN_S, START_S, ZONE, Streaming
 from tools.testbed.rest import MERGE
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/reprise-operator"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/reprise-operator"
+FIRST, FED = "o0.0", "parser.0"
+"""The output of the most valuable query, whose operator has a standby in another zone; and what it reads, with upstream
+backup."""
+
+
+def available_in_zones(body: dict[str, Any]) -> None:
+    spec = body["spec"]
+    spec["nodes"]["failureDomain"] = ZONE
+    own = {"o0": {"availability": "active-standby", "standby": {"failureDomain": ZONE}},
+           "parser": {"availability": "upstream-backup"}}  # fmt: skip
+    spec["operators"] = [o | own.get(o["name"], {}) for o in spec["operators"]]
 
 
 @pytest.fixture(scope="module")
 def run(cluster: KubeCluster) -> Iterator[Streaming]:
-    with Streaming.of_topology2(cluster, "burst") as started:
+    zones = ("east", "west")
+    with Streaming.of_topology2(cluster, "burst", zones=zones, change=available_in_zones) as started:
         yield started
 
 
-def test_two_of_four_machines_lose_power(run: Streaming) -> None:
-    """With their kubelets, agents, executors and partition hosts.  While none comes, the most valuable queries that fit go
-    on and the others wait and say why; then new ones come, one after the other."""
+def test_a_zone_with_two_of_four_machines_loses_power(run: Streaming) -> None:
+    """With their kubelets, agents, executors and partition hosts.  What has a standby in the other zone goes on there.
+    While no machine comes, the most valuable queries that fit go on and the others wait and say why; then new ones come,
+    one after the other."""
     cluster = run.cluster
     before = run.executors()
     assert len(set(before.values())) == 4, "one executor a machine"
     assert_guarded(run, before)
-    victims = run.machines()[:2]
+    zone = assert_in_zones(run, before)
+    victims = [machine for machine in run.machines() if zone_of(cluster, machine) == zone]
     lost = {pod for pod, machine in before.items() if machine in victims}
     cluster.kill(victims)
 
@@ -45,6 +59,7 @@ def test_two_of_four_machines_lose_power(run: Streaming) -> None:
     run.until(lambda: lost.isdisjoint(run.executors()), "the lost pods are ended", PLAN_S)
     assert_shown(run, lost)
     assert_what_fits_goes_on_and_the_rest_says_why_it_waits(run)
+    assert FIRST not in {entry["query"] for entry in run.status()["waiting"]}, "it needs no new machine"
     for plans in (2, 3):
         cluster.wait_ready([run.add_machine()])
         run.until(lambda plans=plans: len(run.plans()) >= plans, "a plan with the machine", BACK_S)
@@ -60,6 +75,7 @@ def test_two_of_four_machines_lose_power(run: Streaming) -> None:
     assert not any(plan["spec"]["rollback"] for plan in plans), "nobody who lives goes back"
     assert {plan["status"]["state"] for plan in plans} <= {"Done", "Superseded"}
     assert len(plans) == closed["status"]["plans"]["count"]
+    assert_went_on_at_its_standby(run, closed, before.keys() - lost)
 
 
 def test_a_thawed_executor_ends_itself(run: Streaming) -> None:
@@ -141,9 +157,49 @@ def assert_what_fits_goes_on_and_the_rest_says_why_it_waits(run: Streaming) -> N
     nodes = run.status()["nodes"]
     assert nodes["room"] == 0, "the two machines that are left are full"
     assert nodes["expected"] == 0
-    assert "2 executors have no machine" in nodes["outlook"]
+    assert "2 executors have no Kubernetes node" in nodes["outlook"]
     position = status["position"]
     run.until(lambda: run.status()["position"] > position + 10, "the available ones go on", BACK_S)
+
+
+def assert_in_zones(run: Streaming, executors: dict[str, str]) -> str:
+    """The standby is not in the zone of its partition, which has everything that its query needs; what would be lost with
+    each zone is in the status of the resource, and which pods are in it on the page.  That zone."""
+    node, standby = run.until(lambda: standing_by(run), "its standby is ready", START_S)
+    zones = {pod: zone_of(run.cluster, machine) for pod, machine in executors.items()}
+    assert zones[node] != zones[standby]
+    assert zones[run.places(FED)[0]] == zones[node], "a query is in one zone where that has room"
+    run.until(lambda: run.status().get("upstreamBackup") == {"ready": 1, "wanted": 1}, "it is backed", PLAN_S)
+
+    items = run.document()["failure_domains"]["items"]
+    seen = {item["value"]: {node.partition("#")[0] for node in item["nodes"]} for item in items}
+    assert seen == {zone: {pod for pod in zones if zones[pod] == zone} for zone in ("east", "west")}
+    found, most = run.status()["failureDomains"], max(item["lost"] for item in items)
+    assert (found["count"], found["priority"], found["worst"]) == (2, 75, most)
+    assert f"with one of 2 failure domains on average, and {most} with the worst" in found["summary"]
+    return zones[node]
+
+
+def standing_by(run: Streaming) -> tuple[str, str] | None:
+    """Pods of the partition and of its standby, if that could go on now."""
+    ready = run.status().get("standbys") == {"ready": 1, "wanted": 1}
+    return run.places(FIRST) if ready else None
+
+
+def zone_of(cluster: KubeCluster, machine: str) -> str:
+    """What the label of the Node object says."""
+    return str(cluster.api.get(f"/api/v1/nodes/{machine}")["metadata"]["labels"][ZONE])
+
+
+def assert_went_on_at_its_standby(run: Streaming, incident: dict[str, Any], left: Set[str]) -> None:
+    """Before any machine came, and by no plan; what it reads was fed again, without a stored state."""
+    timeline = [(entry["name"], entry.get("detail", "")) for entry in incident["status"]["timeline"]]
+    (promoted,) = (detail for name, detail in timeline if name == "promoted")
+    assert any(promoted.startswith(f"{FIRST} to {pod}#") for pod in left)
+    added = run.added()
+    assert FED in added[0]
+    assert not any(FIRST in plan for plan in added)
+    assert f"event=upstream-backup partition={FED} " in run.driver_logs()[-1], "its state was read"
 
 
 def assert_guarded(run: Streaming, executors: dict[str, str]) -> None:

@@ -141,6 +141,42 @@ CASES = (
     Case("ReprisePartitionSetAside", state("partitions", f"1+0{LONG}", state="poisoned"), ("15s",), ("1m",)),
     Case("ReprisePartitionSetAside", state("partitions", OFF, state="poisoned"), ("30m",)),
     Case("ReprisePartitionSetAside", state("partitions", f"3+0{LONG}", state="waiting"), ("30m",)),
+    Case("RepriseJobsFail", steady(jobs_failing=1), ("30s",), ("2m",)),
+    Case("RepriseJobsFail", state("jobs_failing", "1x2 0x400"), ("1m", "30m")),
+    Case("RepriseJobsFail", steady(jobs_failing=1, paused=1), ("2m", "30m")),
+    Case("RepriseConnectorWaits", state("connector_waits", f"2+0{LONG}", connector="source"), ("1m",), ("3m", "30m"),
+         {"topology": "a/b", "connector": "source"}),
+    Case("RepriseConnectorWaits", state("connector_waits", "1x6 0x400", connector="sink"), ("1m", "3m", "30m")),
+    Case("RepriseAvailabilityBurnsFast", steady(availability_ratio=0, paused=0), ("8m",), ("12m", "60m")),
+    Case("RepriseAvailabilityBurnsFast", steady(availability_ratio=0, paused=1), ("60m",)),
+    # a recovery of five minutes pages nobody; one of twenty does, and no longer than it lasts
+    Case("RepriseAvailabilityBurnsFast", state("availability_ratio", "0x20 1x380"), ("5m", "12m", "60m")),
+    Case("RepriseAvailabilityBurnsFast", state("availability_ratio", "0x80 1x320"), ("30m", "60m"), ("15m",)),
+    # its first nodes come after half an hour, and it takes two minutes then
+    Case("RepriseAvailabilityBurnsFast",
+         state("availability_ratio", "0x128 1x272") | state("horizon_batches", "0x120 9x280")
+         | steady(checkpoint_position_batches=0), ("20m", "31m", "60m")),
+    # a new driver that does not begin again is an outage
+    Case("RepriseAvailabilityBurnsFast",
+         steady(availability_ratio=0, horizon_batches=0, checkpoint_position_batches=40), ("8m",), ("12m", "60m")),
+    # what is down once it has begun is counted from there
+    Case("RepriseAvailabilityBurnsFast",
+         steady(availability_ratio=0, checkpoint_position_batches=0) | state("horizon_batches", "0x120 9x280"),
+         ("31m", "37m"), ("42m", "60m")),
+    # what is down is worth a twentieth
+    Case("RepriseAvailabilityBurnsFast", steady(availability_ratio=0.95), ("60m", "99m")),
+    # the operator is replaced in the middle of a short recovery
+    Case("RepriseAvailabilityBurnsFast",
+         {f'reprise_availability_ratio{{{T}, instance="i"}}': "1x160 0x8 _x232",
+          f'reprise_availability_ratio{{{T}, instance="j"}}': "_x168 0x16 1x200"}, ("44m", "47m", "90m")),
+    # it was paused for half an hour, in which it showed nothing, and goes on
+    Case("RepriseAvailabilityBurnsFast",
+         state("availability_ratio", "0x130 1x270") | state("paused", "1x120 0x280"), ("20m", "31m", "33m", "60m")),
+    # what was down already when it was paused for a moment stays counted
+    Case("RepriseAvailabilityBurnsFast",
+         steady(availability_ratio=0) | state("paused", "0x60 1x8 0x332"), ("16m",), ("12m", "30m")),
+    Case("RepriseAvailabilityBurnsSlowly", steady(availability_ratio=0.5), ("60m",), ("95m",)),
+    Case("RepriseAvailabilityBurnsSlowly", steady(availability_ratio=0.99), ("99m",)),
     Case("RepriseSpecRefused", steady(spec_refused=1), ("1m",), ("3m",)),
     Case("RepriseSpecRefused", steady(spec_refused=0), ("30m",)),
     Case("RepriseQueryFitsOnNoNode", SCATTERED, ("4m",), ("6m",)),

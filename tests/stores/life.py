@@ -20,6 +20,7 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.manifest import Manifest
+from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import expand, load_text
 from tests.unit.spark_jobs.state.test_storage import SMALL, TABLES
 
@@ -102,3 +103,15 @@ def shown(client: Any, location: str) -> dict[str, bytes]:
 def expected(upto: int) -> dict[str, bytes]:
     """What it has to hold."""
     return {f"batch-{batch:08d}.jsonl": lines(batch) for batch in range(1, upto + 1)}
+
+
+def assert_files(location: str) -> None:
+    """A file is created once, removed as a whole, and read in parts."""
+    here = Files(location)
+    assert here.create("cp-1/a", b"0123456789") and not here.create("cp-1/a", b"another")
+    assert here.create("cp-10/a", b"") and here.names() == ["cp-1", "cp-10"]
+    assert here.read_part("cp-1/a", 2, 5) == b"234" and here.read_part("cp-1/a", 90, 95) == b""
+    assert (here.read("cp-1/b"), here.exists("cp-1/b"), here.names("cp-2")) == (None, False, [])
+    here.remove("cp-1")
+    here.remove("cp-2")
+    assert here.names() == ["cp-10"]

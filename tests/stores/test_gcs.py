@@ -11,7 +11,7 @@ import pytest
 
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.storage.files import Files
-from tests.stores.life import Life, expected, shown, whole
+from tests.stores.life import Life, assert_files, expected, shown, whole
 from tests.support.faulty_store import Fault, FaultyStore, What, faulty_store
 from tests.support.gcs_server import gcs_server
 from tests.support.object_stores import BUCKET
@@ -77,14 +77,7 @@ def test_each_batch_is_shown_once_and_each_checkpoint_has_its_files(
 def test_a_file_is_created_once_removed_as_a_whole_and_read_in_parts(
     store: FaultyStore, location: str
 ) -> None:
-    here = Files(location)
-    assert here.create("cp-1/a", b"0123456789") and not here.create("cp-1/a", b"another")
-    assert here.create("cp-10/a", b"") and here.names() == ["cp-1", "cp-10"]
-    assert here.read_part("cp-1/a", 2, 5) == b"234" and here.read_part("cp-1/a", 90, 95) == b""
-    assert (here.read("cp-1/b"), here.exists("cp-1/b"), here.names("cp-2")) == (None, False, [])
-    here.remove("cp-1")
-    here.remove("cp-2")
-    assert here.names() == ["cp-10"]
+    assert_files(location)
 
 
 def test_an_upload_that_is_refused_for_good_is_trouble_that_passes(store: FaultyStore, location: str) -> None:

@@ -11,6 +11,43 @@ import polars as pl
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Inbox, Operator, Place, Tables
+from reprise.spark_jobs.operators import RunningAggregate
+from reprise.spark_jobs.operators.running import RunningState
+
+EVERY = 4
+TOLD_TO_TWO = f"""
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {{name: arbitrary}}
+spec:
+  batch: {{interval: 100ms}}
+  sources:
+    - name: tweets
+      class: reprise.spark_jobs.sources:HashtagSource
+      parallelism: 2
+      with: {{rate: 200, interval: 100ms, batches: 60, tags: 40, seed: 7}}
+  operators:
+    - name: told
+      class: tests.support.coin:Told
+      deterministic: false
+      inputs: [{{from: tweets}}]
+      availability: passive-standby
+      standby: {{every: {EVERY}}}
+    - name: left
+      class: tests.support.coin:Ledger
+      deterministic: true
+      inputs: [{{from: told}}]
+      output: {{priority: 3}}
+    - name: right
+      class: tests.support.coin:Ledger
+      deterministic: true
+      inputs: [{{from: told}}]
+      output: {{priority: 9}}
+  checkpoint: {{everyBatches: 10}}
+  recovery: {{bufferMemory: 1Mi}}
+  nodes: {{count: 4}}
+"""
+"""`told` draws a number a batch, and adds up what it has drawn; `left` and `right` add up what they are told."""
 
 
 class Toss(Operator):
@@ -74,6 +111,49 @@ class Steady(Told):
         return random.Random(batch).randrange(10**6)
 
 
+class Retold(Told):
+    """Emits a random number a batch, too, and adds up what it is told: one that was told two stories is found out."""
+
+    def initial(self, place: Place) -> Any:
+        return 0, 0
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        table = inbox.table()
+        assert table is not None
+        toss = self._toss(inbox.batch)
+        own, heard = state[0] + toss, state[1] + sum(table["toss"].to_pylist())
+        return (own, heard), pa.table(
+            {"toss": [toss], "own": [own], "heard": [heard], "told": [sum(table["own"].to_pylist())]}
+        )
+
+    def freeze(self, state: Any) -> Callable[[], Tables]:
+        return lambda: {"own": pa.table({"own": [state[0]], "heard": [state[1]]})}
+
+    def restore(self, place: Place, tables: Tables) -> Any:
+        return tables["own"]["own"][0].as_py(), tables["own"]["heard"][0].as_py()
+
+
+class Seldom(Told):
+    """The same in every second batch; the others are without rows."""
+
+    def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
+        return (state, None) if inbox.batch % 2 else super().step(state, inbox)
+
+
+class Counted(RunningAggregate):
+    """Counts, with a random number beside each row: its state can be stored in pages, and a replay gives other rows."""
+
+    deterministic = False
+
+    def step(self, state: RunningState, inbox: Inbox) -> tuple[RunningState, pa.Table | None]:
+        state, table = super().step(state, inbox)
+        if table is None:
+            return state, None
+        return state, table.append_column(
+            "toss", pa.array([random.randrange(10**6) for _ in range(table.num_rows)])
+        )
+
+
 class Ledger(Operator):
     """Adds up what it gets, and passes on what came with it."""
 
@@ -82,9 +162,10 @@ class Ledger(Operator):
 
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         table = inbox.table()
-        assert table is not None
-        total = state + table["toss"][0].as_py()
-        return total, table.append_column("total", pa.array([total]))
+        if table is None:
+            return state, None
+        total = state + sum(table["toss"].to_pylist())
+        return total, table.append_column("total", pa.array([total] * table.num_rows))
 
     def freeze(self, state: Any) -> Callable[[], Tables]:
         return lambda: {"total": pa.table({"total": [state]})}

@@ -30,6 +30,17 @@ class FakeApi:
         self._answer()
         return copy.deepcopy(self.objects.get(path))
 
+    def list(self, path: str, **query: str) -> list[Any]:
+        """Objects of a folder that have the labels of `labelSelector`."""
+        self._answer()
+        pairs = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
+        below = [o for where, o in self.objects.items() if where.rpartition("/")[0] == path]
+        return [
+            copy.deepcopy(o)
+            for o in below
+            if all((o["metadata"].get("labels") or {}).get(k) == v for k, v in pairs)
+        ]
+
     def create(self, path: str, body: Mapping[str, Any]) -> Any:
         whole = f"{path}/{body['metadata']['name']}"
         self._write("create", whole, body)

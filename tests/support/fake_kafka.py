@@ -23,6 +23,38 @@ def trouble(code: int = KafkaError._TIMED_OUT) -> KafkaException:
     return KafkaException(KafkaError(code, "made up by the test"))
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message, or what a client says in its place."""
+
+    log: str
+    at: int
+    body: bytes | None = None
+    sent_ms: int = 0
+    code: int | None = None
+
+    def topic(self) -> str:
+        return self.log.rpartition("/")[0]
+
+    def partition(self) -> int:
+        return int(self.log.rpartition("/")[2])
+
+    def offset(self) -> int:
+        return self.at
+
+    def value(self) -> bytes | None:
+        return self.body
+
+    def key(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.sent_ms
+
+    def error(self) -> KafkaError | None:
+        return None if self.code is None else KafkaError(self.code)
+
+
 @dataclass
 class Transaction:
     """What one producer has sent since `begin_transaction`."""
@@ -44,6 +76,8 @@ class Broker:
     committed: dict[str, tuple[int, str]] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     under_way: dict[str, Transaction] = field(default_factory=dict)
+    lost_ends: set[str] = field(default_factory=set)
+    """Groups with an offset whose transaction is over for the coordinator, but has no end in the group's own log."""
     faults: deque[str] = field(default_factory=deque)
     partitions: int = 4
     policy: str = "compact,delete"
@@ -192,7 +226,7 @@ class Consumer:
         if self._broker.fault():
             raise trouble()
         pending = [t.offset[0] for t in self._broker.under_way.values() if t.offset is not None]
-        if self._stable and self._group in pending:
+        if self._stable and self._group in {*pending, *self._broker.lost_ends}:
             raise trouble()  # the brokers answer only once it is known how the transaction ends
         offset, metadata = self._broker.committed.get(self._group, (-1001, ""))
         return [TopicPartition(at.topic, at.partition, offset, metadata)]

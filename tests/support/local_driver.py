@@ -68,10 +68,21 @@ class LocalDriver:
             self.engine, self.channel, self.cluster, metrics, self.events, self.revisions, self.stop
         )
 
-    def want(self, generation: int, checkpoint: int, assignment: Mapping[str, str], seq: int = 1) -> None:
+    def want(
+        self,
+        generation: int,
+        checkpoint: int,
+        assignment: Mapping[str, str],
+        seq: int = 1,
+        standbys: Mapping[str, str] | None = None,
+    ) -> None:
         """What the coordinator would write; a node without an incarnation is its first."""
-        nodes = {partition: node if "#" in node else f"{node}#1" for partition, node in assignment.items()}
-        desired = Desired(seq, generation, checkpoint, str(self.engine.epoch), nodes)
+        nodes, others = (
+            {partition: node if "#" in node else f"{node}#1" for partition, node in placed.items()}
+            for placed in (assignment, standbys or {})
+        )
+        driver = str(self.engine.epoch)
+        desired = Desired(seq, generation, checkpoint, driver, nodes, standbys=others)
         self.tree.put(f"{ROOT}/desired", encode_desired(desired))
 
     def turn(self) -> None:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
+import pyarrow as pa
+import pytest
+
+from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.errors import SinkError
+from reprise.spark_jobs.sinks.files import BatchFiles, FileSink
 from tools.testbed.local_engine import World, tick
 
 
@@ -65,16 +71,60 @@ def replaces(world: World, lost: Sequence[str], fresh: Iterator[str]) -> None:
     world.nodes.start(*(next(fresh) for _ in lost))
 
 
+class FilesAway:
+    """Sinks that are files, of which some do not answer for a while; `refused`: how often one was asked then."""
+
+    def __init__(self, world: World, dice: random.Random, patch: pytest.MonkeyPatch) -> None:
+        self._world, self._dice = world, dice
+        self._away: set[str] = set()
+        self.refused = 0
+        for name in ("open", "store"):
+            patch.setattr(FileSink, name, self._answering(getattr(FileSink, name)))
+
+    def _answering(self, does: Callable[..., None]) -> Callable[..., None]:
+        def asked(sink: FileSink, *rest: object) -> None:
+            if ".".join(sink.folder.parts[-2:]) in self._away:
+                self.refused += 1
+                raise SinkError("no answer")
+            does(sink, *rest)
+
+        return asked
+
+    def leave(self) -> None:
+        """Half of them, or all, are away from now on, and some of what they are to show waits already."""
+        outputs = sorted(self._world.topology.queries)
+        self._away = set(self._dice.sample(outputs, self._dice.choice([len(outputs) // 2, len(outputs)])))
+        tick(self._world, self._dice.randint(0, 2))
+
+    def come_back(self) -> None:
+        """All of them answer again."""
+        self._away.clear()
+
+
+def refuse_output_of(operator: str, patch: pytest.MonkeyPatch) -> None:
+    """Files of what an operator gives cannot be written; those that are open stay so."""
+    write = BatchFiles.write
+
+    def refused(sink: BatchFiles, batch: int, table: pa.Table | None) -> None:
+        if f"/{operator}/" in sink._files.path(""):
+            raise SinkError("the store is away")
+        write(sink, batch, table)
+
+    patch.setattr(BatchFiles, "write", refused)
+
+
 def lose_nodes_at_any_moment(
     world: World,
     dice: random.Random,
     back: Callable[[World], object],
     restore: Callable[[Sequence[str]], object],
     afterwards: Callable[[], object] = lambda: None,
+    before: Callable[[], object] = lambda: None,
 ) -> None:
     """Nodes, jobs and drivers are lost at any stage, and what was shown is not changed.
 
-    `back`: takes everything back; `restore`: plans for what failed, on these nodes that live; `afterwards`: each time.
+    `back`: takes everything back; `restore`: plans for what failed, on these nodes that live; `afterwards`, `before`: each
+    time that it has done so, and before each loss.
     """
     fresh = fresh_nodes()
     shown: dict[str, bytes] = {}
@@ -83,6 +133,7 @@ def lose_nodes_at_any_moment(
         tick(world, dice.randint(1, 12))
         if world.engine.done:
             break
+        before()
         replaces(world, dice.sample(sorted(world.nodes.hosts), dice.choice([1, 1, 1, 2])), fresh)
         tick(world, dice.randint(0, 3))
         living = sorted(world.nodes.hosts)
@@ -92,7 +143,7 @@ def lose_nodes_at_any_moment(
             world.driver()
             world.engine.begin(newest)
             world.want(dice.randint(1, 3), newest, world.spread(*living), retain=True)
-        elif kind < 0.24 or world.engine.gaps:
+        elif kind < 0.24 or world.engine.not_kept:
             back(world)
         else:
             restore(living)
@@ -102,3 +153,45 @@ def lose_nodes_at_any_moment(
         afterwards()
     world.nodes.interrupt = lambda *_: None
     tick(world, 1)
+
+
+def tick_losing(world: World, node: str, stage: int) -> None:
+    """One job, in which a node that is there is lost at a stage; no node is of this name: nothing is lost."""
+
+    def dies(_job: int, at: int, _of: int) -> None:
+        if at == stage and node in world.nodes.hosts:
+            world.nodes.lose(node)
+
+    world.nodes.interrupt = dies
+    tick(world)
+    world.nodes.interrupt = lambda *_: None
+
+
+def given(world: World) -> dict[str, int]:
+    """The last batch of each partition that all who read it and are at work have applied; and that is shown, where it has an
+    output."""
+    at, shown, found = world.engine.positions, world.output(), dict[str, int]()
+    for name, partition in world.topology.partitions.items():
+        last = [at[t] for d in partition.downstream for t in d.targets if t in at]
+        place = f"{partition.place.operator}/{partition.place.index}/batch-"
+        files = [int(file.removeprefix(place).partition(".")[0]) for file in shown if file.startswith(place)]
+        found[name] = min([*last, *([max(files)] if files else [])], default=0)
+    return found
+
+
+def gives_more_in_one_job(world: World, promoted: Set[str], before: Mapping[str, int]) -> None:
+    """From the decision that standbys are promoted to the first batch of each that nobody had `before` it is one job; one
+    more where a source that they read, directly or not, is lost too and begins at its checkpoint.  More batches are
+    released in these than tests release else, as such a source is far behind."""
+    engine = world.engine
+    jobs, behind = engine.jobs, engine.horizon - min(engine.positions.values())
+    begins = {p for p in engine.installing if p not in promoted}
+    later = world.topology.downstream_of(begins)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "WINDOW", behind + 8)
+        for number in (1, 2):
+            tick(world)
+            assert engine.jobs == jobs + number
+            now = given(world)
+            due = promoted if number == 2 else promoted - later
+            assert {p: (now[p], before[p]) for p in due if now[p] <= before[p]} == {}

@@ -91,8 +91,8 @@ def s3_server() -> Iterator[S3Server]:
     try:
         host, folder = f"{prefix}.1", reaper.scratch
         _configure(folder)
-        command = [str(Path(sys.executable).parent / "weed"), "server", f"-dir={folder / 'data'}"]
-        command += [f"-ip={host}", f"-ip.bind={host}", "-filer", "-s3"]
+        command = [str(Path(sys.executable).parent / "weed"), "-logtostderr", "server"]
+        command += [f"-dir={folder / 'data'}", f"-ip={host}", f"-ip.bind={host}", "-filer", "-s3"]
         command += [f"-{name}={port}" for name, port in ports.items()]
         command += [f"-{part}.localSocket={folder / part}.sock" for part in ("filer", "s3")]
         command += [

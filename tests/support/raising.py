@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reprise.spark_jobs.contract import Inbox, Place
+from reprise.spark_jobs.contract import Inbox, Kind, Place
 from reprise.spark_jobs.operators import FlatMap
 
 
 class RaisesAt(FlatMap):
     """`raises`: partition -> batch."""
+
+    kind = Kind.CONVERGENT
 
     def __init__(self, explode: Sequence[str], select: Sequence[str], raises: Mapping[str, int]) -> None:
         super().__init__(explode, select)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reprise.algorithms.failure import Failure
+from reprise.algorithms.outside import Outside
 from reprise.scheduler import (
     Desired,
     Event,
@@ -21,7 +22,7 @@ from reprise.scheduler import (
     QueryView,
     TopologyView,
 )
-from reprise.scheduler.incident import Candidate, Considered
+from reprise.scheduler.incident import Candidate, Considered, Trigger
 from reprise.scheduler.model import Moving
 
 TOPOLOGY = TopologyView(
@@ -47,7 +48,7 @@ PROGRESS = Progress(
     done=False,
     checkpoint=4,
     bad_checkpoints=frozenset({2}),
-    gaps=frozenset({"source.0"}),
+    not_kept=frozenset({"source.0"}),
     buffers={"memory": 10, "disk": 20},
     time=12.5,
     due=11,
@@ -58,6 +59,9 @@ PROGRESS = Progress(
     overhead={"detection": 3.0, "plan": 1.25},
     stored={"seconds": 40.5, "snapshots": 6, "bytes": 1024},
     deterministic=False,
+    output_waits=frozenset({"other.0"}),
+    waits={"source.0": Outside.SOURCE, "sink.0": Outside.SINK},
+    refused={"other.0": "w1"},
 )
 DESIRED = Desired(
     3,
@@ -91,14 +95,14 @@ INCIDENT = Incident(
     horizon=9,
     bad_checkpoints=frozenset({2}),
     considered=Considered(frozenset({"n1#1"}), frozenset({"sink.0"})),
-    events=(Event(10.0, "opened", "now"),),
+    events=(Event.of(10.0, "opened", "now"),),
     closed_at=None,
 )
 PLAN = PlanRecord(
     id="inc-000002-p1",
     incident="inc-000002",
     time=11.0,
-    trigger="first",
+    trigger=Trigger.FIRST,
     rollback=True,
     checkpoint=4,
     generation=2,
@@ -110,6 +114,7 @@ PLAN = PlanRecord(
     left_out={"other.0": "outbid"},
     note="",
     pending=("sink.0",),
+    anew=("sink.0",),
 )
 
 __all__ = ["DESIRED", "INCIDENT", "PLAN", "POISON", "POLICY", "PROGRESS", "TOPOLOGY", "replace"]

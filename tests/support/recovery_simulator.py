@@ -71,12 +71,14 @@ class Driver:
     positions: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     bad: set[int] = field(default_factory=set)
-    gaps: set[str] = field(default_factory=set)
+    not_kept: set[str] = field(default_factory=set)
     horizon: int = 0
     punctuation: int | None = None
     nodes: frozenset[str] = frozenset()
     standbys: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Partition -> node and position of its standby."""
+    output_waits: frozenset[str] = frozenset()
+    """Partitions whose output waits for their standbys, by the code that it runs."""
     obeyed: dict[str, str] = field(default_factory=dict)
     """Partition that has begun anew -> the wish for that."""
     held_since: dict[str, int] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class Driver:
         for p in back:
             for states in (self.positions, self.failed, self.held_since):
                 states.pop(p, None)
-            self.gaps.discard(p)
+            self.not_kept.discard(p)
             self.standbys.pop(p, None)
         if rollback:
             self.horizon, self.punctuation = desired.checkpoint, None
@@ -179,7 +181,7 @@ class Driver:
 
     def _advance(self, partition: PartitionView, world: World) -> None:
         p = partition.id
-        if p not in self.positions or p in self.gaps:
+        if p not in self.positions or p in self.not_kept:
             return
         reach = min((self.positions.get(u, -1) for u in partition.upstream), default=self.horizon)
         behind = p in self.obeyed and self.positions[p] >= world.poison_at.get(
@@ -207,9 +209,10 @@ class Driver:
             horizon=self.horizon,
             checkpoint=self.checkpoint,
             bad_checkpoints=frozenset(self.bad),
-            gaps=frozenset(self.gaps),
+            not_kept=frozenset(self.not_kept),
             kept_since=max(self.held_since.values(), default=0),
             standbys={p: k for p, (_, k) in self.standbys.items()},
+            output_waits=self.output_waits,
         )
 
 
@@ -218,6 +221,8 @@ class World:
     topology: TopologyView
     policy: Policy
     now: float = 1000.0
+    output_waits: frozenset[str] = frozenset()
+    """What drivers that begin say of partitions whose output waits for their standbys."""
     nodes: dict[str, Node] = field(default_factory=dict)
     driver: Driver | None = None
     progress: Progress | None = None
@@ -282,7 +287,7 @@ class World:
     def start_driver(self) -> None:
         self.epochs += 1
         newest = max(self.checkpoints, default=0)
-        self.driver = Driver(str(self.epochs), self.topology, newest)
+        self.driver = Driver(str(self.epochs), self.topology, newest, output_waits=self.output_waits)
 
     def lose_state(self, partition: str) -> None:
         if self.driver and partition in self.driver.positions:
@@ -448,6 +453,10 @@ class World:
                 continue
             if desired.moving is not None and p in desired.assignment:
                 continue  # a planned move
+            if self.nodes[assignment[p]].leaving and desired.assignment.get(p) == driver.desired.standbys.get(
+                p
+            ):  # type: ignore[union-attr]
+                continue  # before its node goes, to its standby
             assert rollback or first, f"O1: {p} runs on {assignment[p]}"
             assert self.policy.strategy is not Strategy.OPERATOR_CENTRIC, f"O1: {p} survived"
             if len(desired.assignment) == len(self.topology.partitions):
@@ -468,7 +477,7 @@ class World:
             since = driver.held_since.get(upstream, 0)
             if not source and since > desired.origin(partition).position:
                 assert self.may_drop, f"{partition} reads {upstream}, which has its output since {since}"
-                driver.gaps.add(partition)
+                driver.not_kept.add(partition)
 
     def check_flags(self) -> None:
         d = self.desired

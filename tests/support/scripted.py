@@ -181,6 +181,7 @@ class Bench:
             "positions": dict.fromkeys(order, 0),
             "ranges": {p: spans(1, 4) for p in order if p.startswith("in.")},
             "horizon": 4,
+            "keeps": self.resource.keeps_output,
             "stream": 7.5,
         }
         return Command(**{**fields, **changes})

@@ -4,6 +4,7 @@ does not."""
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,8 +29,8 @@ class Straggler(HashtagSource):
 class EndsWhenTold(HashtagSource):
     """Hashtags without an end until `file` is there.  It holds the last batch, or the end offset of each partition."""
 
-    def __init__(self, *, file: str, rate: int, tags: int, seed: int) -> None:
-        super().__init__(rate=rate, tags=tags, seed=seed)
+    def __init__(self, *, file: str, rate: int, **hashtags: Any) -> None:
+        super().__init__(rate=rate, **hashtags)
         self.file = Path(file)
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
@@ -41,3 +42,16 @@ class EndsWhenTold(HashtagSource):
             return None
         usual = super().advance(place, batch, start)
         return last if usual is None else min(usual, last)
+
+
+class ComesInBursts(EndsWhenTold):
+    """The same, where every sixth batch is there two seconds after it was asked for, and those behind it with it."""
+
+    def __init__(self, *, file: str, rate: int, tags: int, seed: int) -> None:
+        super().__init__(file=file, rate=rate, tags=tags, seed=seed)
+        self._asked: dict[int, float] = {}
+
+    def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        if batch % 6 == 0 and time.monotonic() < self._asked.setdefault(batch, time.monotonic()) + 2.0:
+            raise NotYetError(f"batch {batch} comes later")
+        return super().read(place, batch, span)

@@ -59,6 +59,8 @@ def stub_cluster(answers: dict[str, Any]) -> Iterator[StubCluster]:
                 stub.tokens[path] = shown
             if path in stub.forbidden:
                 self._send(403, {"message": "not allowed"})
+            elif isinstance(stub.answers.get(path), str):
+                self._plain(stub.answers[path])
             elif path in stub.answers:
                 self._send(200, stub.answers[path])
             else:
@@ -84,6 +86,13 @@ def stub_cluster(answers: dict[str, Any]) -> Iterator[StubCluster]:
                 return
             stub.deleted.append((path, body))
             self._send(200, {})
+
+        def _plain(self, text: str) -> None:
+            body = text.encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
         def _send(self, status: int, body: Any) -> None:
             data = json.dumps(body).encode()

@@ -17,6 +17,8 @@ from reprise.controller.zookeeper.observation import Observation
 from reprise.spark_jobs.topology import StreamTopology, expand, load_topology, override
 from tests.support.recovery_simulator import World
 
+Look = tuple[StreamTopology, Observation]
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 START = 1_790_000_000.0
 
@@ -90,6 +92,12 @@ def with_standbys() -> tuple[StreamTopology, Observation]:
     desired = replace(seen.desired, assignment=at, standbys=standbys)
     progress = replace(seen.progress, standbys={"parser.0": 40})
     return resource, replace(seen, nodes=nodes, desired=desired, progress=progress)
+
+
+def in_domains() -> tuple[StreamTopology, Observation]:
+    """The same with the zone as failure domain of the nodes."""
+    resource, seen = with_standbys()
+    return override(resource, {"nodes.failureDomain": "zone"}), seen
 
 
 def wide(parallelism: int) -> Life:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,39 @@ def accessible(driver: WebDriver) -> None:
     assert [(v["id"], v["help"], [n["html"][:160] for n in v["nodes"]][:2]) for v in found] == []
 
 
+def lag_of(said: dict[str, Any]) -> str:
+    """As the page writes it: batches, and what they are in seconds where that is known."""
+    lag, seconds = said["lag"], said["lag_s"]
+    batches = f"{lag} batch" if lag == 1 else f"{lag} batches"
+    if seconds is None:
+        return batches
+    whole = nearest(seconds)
+    short = f"{nearest(seconds * 10) / 10:.1f}".removesuffix(".0") if seconds < 10 else f"{whole}"
+    minutes = f"{whole // 60} min {whole % 60}"
+    return f"{batches} ({minutes if whole >= 60 else short} s)"
+
+
+def notes_of(query: dict[str, Any], said: dict[str, Any]) -> list[str]:
+    """What is below the reason of a query: the wish to skip it, and batches that may lack rows."""
+    wishes = [
+        f"does without what it has missed: {', '.join(skip['partitions'])} begin anew"
+        if skip["taken"]
+        else "is to do without what it has missed; nobody has taken that up yet"
+        for skip in said["skips"]
+        if skip["query"] == query["id"]
+    ]
+    spans = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in query["gaps"])
+    more = query["gaps_total"] - len(query["gaps"])
+    earlier = f", and in {more} earlier spans" if more else ""
+    word = "batch" if spans.isdecimal() and not more else "batches"
+    return [*wishes, *([f"may lack rows in {word} {spans}{earlier}"] if spans else [])]
+
+
+def nearest(value: float) -> int:
+    """As a browser rounds: a half goes up, where `round` goes to the even neighbour."""
+    return math.floor(value + 0.5)
+
+
 def assert_shows(driver: WebDriver, said: dict[str, Any]) -> None:
     """Every partition, query and node on the page is what the document says."""
     cells = {
@@ -62,7 +96,7 @@ def assert_shows(driver: WebDriver, said: dict[str, Any]) -> None:
     }
     assert driver.execute_script(CELLS) == cells
     rows = {
-        q["id"]: [q["state"], str(q["priority"]), str(q["lag"]), q["reason"]]
+        q["id"]: [q["state"], str(q["priority"]), lag_of(q), q["reason"] + "".join(notes_of(q, said))]
         for q in said["queries"]["items"]
     }
     assert driver.execute_script(ROWS) == rows

@@ -18,13 +18,13 @@ from selenium.webdriver.common.keys import Keys
 from reprise.controller.web import Board, WebServer
 from reprise.controller.web.app import STREAMS
 from reprise.controller.zookeeper.observation import Observation
-from reprise.spark_jobs.topology import StreamTopology, expand
+from reprise.spark_jobs.topology import expand
 from tests.web import moments
-from tests.web.browser import complaints, requests, window
+from tests.web.browser import complaints
+from tests.web.moments import Look
 from tests.web.pages import CELLS, accessible, assert_shows, picture, show, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-Look = tuple[StreamTopology, Observation]
 
 
 @pytest.fixture(scope="module")
@@ -39,40 +39,30 @@ def looks() -> dict[str, Look]:
         "hundred": moments.of(moments.wide(50).kill("n2", "n3", "n4").add("n11")),
         "thousand": moments.of(moments.wide(500)),
         "standbys": moments.with_standbys(),
+        "domains": moments.in_domains(),
     }
+
+
+class Watched(Board):
+    """The looks of this module stand still; they count as looked at all the same."""
+
+    def age(self, key: tuple[str, str]) -> float | None:
+        return None if super().age(key) is None else 0.0
 
 
 @pytest.fixture(scope="module")
 def board(looks: dict[str, Look]) -> Board:
-    found = Board()
+    found = Watched()
     for name, look in looks.items():
         found.show("default", name, *look)
     return found
 
 
-@pytest.fixture(scope="module")
-def server(board: Board) -> Iterator[WebServer]:
-    served = WebServer(board, "127.0.0.1", 0)
-    served.start()
-    yield served
-    served.stop()
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[WebDriver]:
-    with window() as opened:
-        yield opened
-
-
 @pytest.fixture
-def browser(shared: WebDriver, server: WebServer) -> Iterator[WebDriver]:
-    """Whatever a test does: nothing was asked of anybody else, and the console has nothing to complain of."""
-    show(shared)
-    requests(shared), complaints(shared)
-    yield shared
-    foreign = [url for url in requests(shared) if not url.startswith((server.url, "data:", "about:"))]
-    assert foreign == []
-    assert complaints(shared) == []
+def browser(browser: WebDriver) -> Iterator[WebDriver]:
+    """The console has nothing to complain of, either."""
+    yield browser
+    assert complaints(browser) == []
 
 
 def opened(driver: WebDriver, server: WebServer, name: str, seen: Observation) -> None:
@@ -111,12 +101,8 @@ def test_an_incident_is_told_with_its_time_line_plan_and_bound(
         and "8 nodes lost (n3, n4, n5" in headline
         and "6 of 15 queries" in headline
     )
-    first = next(q for q in said["queries"]["items"] if q["state"] == "waiting")
-    assert (
-        f"Next: {first['id']} (priority {first['priority']}), {first['reason']}"
-        in browser.find_element(By.ID, "next").text
-    )
-    assert len(browser.find_elements(By.CSS_SELECTOR, "#events li")) == len(said["incident"]["events"])
+    entries = len(said["incident"]["events"]) + len(said["incident"]["starts"])
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#events li")) == entries
     plan = browser.find_element(By.ID, "plan-body").text
     assert all(entry["reason"] in plan for entry in said["plan"]["left_out"]) and said["plan"]["left_out"]
     assert all(entry["query"] in plan for entry in said["plan"]["chosen"])
@@ -230,7 +216,13 @@ def test_everything_can_be_reached_and_done_with_the_keyboard(
         )
         if seen[-1] == "graph":
             break
-    assert "theme" in seen and "events" in seen and "detail-level" in seen and seen[-1] == "graph"
+    assert (
+        "theme" in seen
+        and "events" in seen
+        and "scroll tall" in seen
+        and "detail-level" in seen
+        and seen[-1] == "graph"
+    )
     press(Keys.HOME)
     assert focused("textContent").startswith("sourcesource, 1 partition: 1 running")
     press(Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
@@ -287,6 +279,29 @@ def test_a_partition_says_where_its_standby_is_and_in_which_failure_domain(
         browser.find_element(By.CSS_SELECTOR, f"[data-partition='{partition}']").click()
         until(browser, lambda _, p=partition: f"Partition {p}" in detail.text, partition)
         assert all(word in detail.text for word in words), detail.text
+
+
+def test_each_node_says_its_failure_domain_and_each_domain_what_would_be_lost_with_it(
+    browser: WebDriver, server: WebServer, looks: dict[str, Look]
+) -> None:
+    opened(browser, server, "domains", looks["domains"][1])
+    domains = moments.said(*looks["domains"])["failure_domains"]
+    panel = browser.find_element(By.ID, "nodes").text
+    said = f"of a priority of {domains['priority']}, {domains['lost']:g} would be lost with one of {len(domains['items'])}"
+    assert said in panel
+    lines = [item.text.split("\n") for item in browser.find_elements(By.CSS_SELECTOR, "#domain-list li")]
+    unknown = [i for i in domains["items"] if i["value"] is None]
+    assert len(lines) == len(domains["items"]) == len(unknown) + 2
+    for (name, text), item in zip(lines, domains["items"], strict=True):
+        own = [n.removesuffix("#1") for n in item["nodes"]]
+        assert name == (item["value"] or f"{own[0]}, domain not known")
+        assert f"({', '.join(own)}); {item['lost']} would be lost with it" in text
+        assert ("without standbys" in text) == (item["lost"] != item["priority"])
+    assert [panel.count(f"; zone {zone}\n") for zone in ("b", "not known")] == [1, len(unknown)]
+    accessible(browser)
+    picture(browser, "domains")
+    opened(browser, server, "standbys", looks["standbys"][1])
+    assert not browser.find_element(By.ID, "domains").is_displayed()
 
 
 def test_a_thousand_partitions_are_shown_by_operator_and_can_be_opened(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import tempfile
 import threading
 import time
@@ -19,9 +20,11 @@ from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.graphs import Graphs
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.release import Release
-from reprise.spark_jobs.state.standby import take_over
+from reprise.spark_jobs.state.revision import Revisions, revision_of
+from reprise.spark_jobs.state.start_from import begin_stream
 from reprise.spark_jobs.topology import StreamTopology, expand
 from tools.testbed.prepared import let_all_come
 
@@ -113,6 +116,20 @@ def tick(world: World, times: int = 1) -> None:
         world.engine.tick(world.nodes.living(), threading.Event())
 
 
+def tick_with_cuts(world: World, rng: random.Random, times: int) -> None:
+    """So many jobs, some of which end in one task."""
+    for _ in range(times):
+        chance, at = rng.random() < 0.3, (rng.randrange(3), rng.randrange(4))
+
+        def fail(_job: int, stage: int, slot: int, chance: bool = chance, at: tuple[int, int] = at) -> None:
+            if chance and (stage, slot) == at:
+                raise ChainError("cut")
+
+        world.nodes.interrupt = fail
+        tick(world)
+    world.nodes.interrupt = lambda *_: None
+
+
 class World:
     """An engine on local nodes with its folders."""
 
@@ -128,19 +145,23 @@ class World:
         """A new driver, as after a restart; `propose`: ZooKeeper's counter, which is a good one unless it is given."""
         location = str(self.checkpoints)
         store = CheckpointStore(location, self.resource.checkpoint.standby)
-        take_over(store, self.resource.checkpoint.standby)
+        begin_stream(store, self.resource)
         fence = self.fence = claim_epoch(location, propose or self._next_epoch)
         newest = store.begin(fence)
+        ledger = Ledger(location, self.resource, self.topology, fence)
+        revisions = Revisions(location, revision_of(self.resource), fence)
+        drained = revisions.released_nothing_after(newest, ledger.written)
         self.engine = Engine(
             resource=self.resource,
             topology=self.topology,
             sites=Sites(str(self.sink), location),
             epoch=fence.epoch,
             connect=self.nodes.connect,
-            ledger=Ledger(location, self.resource, self.topology, fence),
+            ledger=ledger,
             release=Release(location, 0.0, epoch=fence.epoch),
             store=store,
             punctuations=Punctuations(self.resource.checkpoint),
+            later=Graphs(store, fence).begin(self.resource, newest, drained),
         )
         self.engine.punctuations.newest = newest
         return self.engine

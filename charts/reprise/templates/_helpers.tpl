@@ -27,10 +27,12 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
 {{- define "reprise.image" -}}
+{{- $name := .Values.image.repository -}}
+{{- with .Values.image.registry }}{{- $name = printf "%s/%s" . $name -}}{{- end -}}
 {{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{ $name }}@{{ .Values.image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ $name }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end -}}
 
@@ -79,24 +81,31 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- define "reprise.webNames" -}}
 {{- $service := printf "%s-web" (include "reprise.operator" .) -}}
 {{- $space := .Release.Namespace -}}
-{{ toJson (list $service (printf "%s.%s" $service $space) (printf "%s.%s.svc" $service $space) (printf "%s.%s.svc.cluster.local" $service $space)) }}
+{{- $names := list $service (printf "%s.%s" $service $space) (printf "%s.%s.svc" $service $space) (printf "%s.%s.svc.cluster.local" $service $space) -}}
+{{- if .Values.web.ingress.enabled }}{{- $names = append $names .Values.web.ingress.host }}{{- end -}}
+{{ toJson $names }}
 {{- end -}}
 
-{{/* What every pod of the chart has: no root, the runtime's seccomp profile */}}
+{{/* Below which address the runbooks are: where somebody says, else on the page, at its ingress or its Service */}}
+{{- define "reprise.runbooks" -}}
+{{- if .Values.metrics.prometheusRule.runbooks -}}
+{{ .Values.metrics.prometheusRule.runbooks }}
+{{- else if not .Values.web.enabled -}}
+{{- fail "metrics.prometheusRule.runbooks: say where the pages of docs/runbooks are, as the page that serves them is off (web.enabled)" -}}
+{{- else if .Values.web.ingress.enabled -}}
+{{ ternary "https" "http" (ne .Values.web.ingress.tlsSecret "") }}://{{ .Values.web.ingress.host }}/runbooks
+{{- else -}}
+http://{{ include "reprise.operator" . }}-web.{{ .Release.Namespace }}.svc/runbooks
+{{- end -}}
+{{- end -}}
+
+{{/* Of every pod of the chart, and of its containers; what is null in the values is left to the platform */}}
 {{- define "reprise.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
-seccompProfile: {type: RuntimeDefault}
+{{ toYaml .Values.podSecurityContext }}
 {{- end -}}
 
 {{- define "reprise.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-runAsNonRoot: true
-capabilities: {drop: [ALL]}
-seccompProfile: {type: RuntimeDefault}
+{{ toYaml .Values.securityContext }}
 {{- end -}}
 
 {{/* Access to ZooKeeper for a container: environment, mounts, volumes; topologies' pods get theirs from the operator */}}
@@ -139,8 +148,12 @@ seccompProfile: {type: RuntimeDefault}
   resources: [streamtopologies]
   verbs: [list, watch, patch]
 - apiGroups: [reprise.dev]
-  resources: [incidents, recoveryplans]
+  resources: [incidents]
   verbs: [get, create, delete]
+# list: what an operator before has proposed
+- apiGroups: [reprise.dev]
+  resources: [recoveryplans]
+  verbs: [get, list, create, delete]
 - apiGroups: [reprise.dev]
   resources: [streamtopologies/status, incidents/status, recoveryplans/status]
   verbs: [patch]

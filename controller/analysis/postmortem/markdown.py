@@ -98,14 +98,20 @@ def _gaps(story: Story) -> list[str]:
     incident = story.incident
     if not (incident.skipped or incident.marked):
         return []
-    skipped = [(f"`{p}`", str(first), str(last)) for p, (first, last) in sorted(incident.skipped.items())]
+    skipped = [
+        (f"`{p}`", str(first), str(last))
+        for p, spans in sorted(incident.skipped.items())
+        for first, last in spans
+    ]
     marked = [
         (f"`{q}`", str(story.priorities.get(q, 1)), str(first), str(last), str(last - first + 1))
-        for q, (first, last) in sorted(incident.marked.items())
+        for q, spans in sorted(incident.marked.items())
+        for first, last in spans
     ]
     batches = counted(batches_in(incident.marked), "batch", "batches")
+    queries = counted(len(incident.marked), "query", "queries")
     text = (
-        f"{batches} of {counted(len(marked), 'query', 'queries')} may lack rows, and each of them is marked where it is"
+        f"{batches} of {queries} may lack rows, and each of them is marked where it is"
         " shown; all others are as without a failure. Nothing brings these rows back. These partitions began anew, and what"
         " reads them did without their rows:\n"
     )

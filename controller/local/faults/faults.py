@@ -8,7 +8,7 @@ either a schedule or a FaultFileError with all of its mistakes, each with file, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -23,6 +23,7 @@ from reprise.spark_jobs.topology.quantity import parse_duration
 from reprise.spark_jobs.topology.schema import nearest
 
 W = TypeVar("W", bound=str)
+P = TypeVar("P")
 TriggerKind = Literal["at", "batch", "after", "on"]
 TRIGGERS: tuple[TriggerKind, ...] = get_args(TriggerKind)
 ACTIONS: tuple[FaultAction, ...] = ("kill", "notice", "freeze", "thaw", "add", "crash", "trace")
@@ -112,8 +113,8 @@ def load_faults(
         raise FaultFileError(str(path), "", f"is not YAML: {' '.join(str(error).split())}") from error
     except RecursionError:
         raise FaultFileError(str(path), "", "is nested too deeply or refers to itself") from None
-    faults, wrong = _read(items, str(path), nodes, path.parent)
-    wrong += _missing_nodes(faults, str(path), nodes + standby, topology, complete=not wrong)
+    faults, wrong, complete = _read(items, str(path), nodes, path.parent)
+    wrong += _missing_nodes(faults, str(path), nodes + standby, topology, complete)
     placed = [(lines.get(e.field, lines.get(e.field.partition(".")[0])), e) for e in wrong]
     _refuse([error.at(line) for line, error in sorted(placed, key=lambda pair: pair[0] or 0)])
     return faults
@@ -140,7 +141,7 @@ def _missing_nodes(
     faults: Sequence[Fault], file: str, nodes: int, topology: Topology | None, complete: bool
 ) -> list[FaultFileError]:
     """Nodes that the run can never have, and partitions that are not in the topology.  `complete`: whether these are all
-    faults of the file; where they are not, there may be more nodes, and names of nodes are not looked at."""
+    faults of the file that add nodes; where they are not, names of nodes are not looked at."""
     wrong: list[FaultFileError] = []
     added = sum(fault.count for fault in faults if fault.action == "add")
     known = set(topology.partitions) if topology else set()
@@ -165,30 +166,37 @@ def _missing_nodes(
 
 def parse_faults(items: Any, file: str, nodes: int, folder: Path = Path()) -> tuple[Fault, ...]:
     """Like `load_faults`, but from parsed YAML; whether nodes exist is not checked."""
-    faults, wrong = _read(items, file, nodes, folder)
+    faults, wrong, _ = _read(items, file, nodes, folder)
     _refuse(wrong)
     return faults
 
 
-def _read(items: Any, file: str, nodes: int, folder: Path) -> tuple[tuple[Fault, ...], list[FaultFileError]]:
-    """The faults of the entries that are right, and one mistake of each that is not."""
+def _read(
+    items: Any, file: str, nodes: int, folder: Path
+) -> tuple[tuple[Fault, ...], list[FaultFileError], bool]:
+    """The faults as far as entries say what happens; all mistakes; whether each that may add nodes is among the faults."""
     if items is None:
-        return (), []
+        return (), [], True
     if not isinstance(items, list):
-        return (), [FaultFileError(file, "", f"must be a list of faults, not {type(items).__name__}")]
+        return (), [FaultFileError(file, "", f"must be a list of faults, not {type(items).__name__}")], False
     found: list[Fault] = []
     wrong: list[FaultFileError] = []
     labels: list[str] = []
+    complete = True
     for index, item in enumerate(items):
         try:
             entry = _Entry(file, index, item)
-            fault = _fault(entry, labels)
-            found += _unroll(entry, fault, nodes, folder) if fault.action == "trace" else [fault]
+            fault, mistakes = _fault(entry, labels)
+            wrong += mistakes
+            complete = complete and fault is not None
+            if fault is not None:
+                found += _unroll(entry, fault, nodes, folder) if fault.action == "trace" else [fault]
         except FaultFileError as error:
-            wrong.append(error)
+            wrong += error.all
+            complete = False
         name = item.get("name") if isinstance(item, dict) else None  # who comes after it is not wrong as well
         labels += [str(index), *([name] if isinstance(name, str) and name else [])]
-    return tuple(found), wrong
+    return tuple(found), wrong, complete
 
 
 class _Entry:
@@ -246,21 +254,42 @@ class _Entry:
         return tuple(value)
 
 
-def _fault(entry: _Entry, labels: list[str]) -> Fault:
-    for key in entry.item:
-        if key not in _KNOWN:
-            raise entry.error(key, f"unknown field{nearest(key, sorted(_KNOWN))}")
-    when = entry.one_of(TRIGGERS, "moment")
-    action = entry.one_of(ACTIONS, "action")
-    allowed = _FIELDS[action] | {when, "name", "delay"}
-    if when == "on":
-        allowed |= {"count"}
-    if unknown := sorted(set(entry.item) - allowed):
-        raise entry.error(unknown[0], f"unknown field; {action} takes {', '.join(sorted(allowed))}")
+def _fault(entry: _Entry, labels: list[str]) -> tuple[Fault | None, list[FaultFileError]]:
+    """What happens by an entry, where it says so, and all that is wrong with it; not what only follows from a word that is
+    not known."""
+    wrong = [
+        entry.error(key, f"unknown field{nearest(key, sorted(_KNOWN))}")
+        for key in entry.item
+        if key not in _KNOWN
+    ]
+    follows: list[FaultFileError] = []
+    when = _kept(follows, lambda: entry.one_of(TRIGGERS, "moment"))
+    action = _kept(follows, lambda: entry.one_of(ACTIONS, "action"))
+    wrong = wrong or follows
+    if when is not None and action is not None:
+        allowed = _FIELDS[action] | {when, "name", "delay"} | ({"count"} if when == "on" else set())
+        said = f"unknown field; {action} takes {', '.join(sorted(allowed))}"
+        wrong += [entry.error(key, said) for key in sorted((set(entry.item) & _KNOWN) - allowed)]
     name = entry.item.get("name", "")
     if not isinstance(name, str) or name in labels or name.isdigit():
-        raise entry.error("name", f"must be a word that no fault before has, not {name!r}")
-    fault = Fault(_trigger(entry, when, labels), action, name=name, label=str(entry.index))
+        wrong.append(entry.error("name", f"must be a word that no fault before has, not {name!r}"))
+    trigger = None if when is None else _kept(wrong, lambda: _trigger(entry, when, labels))
+    fault = Fault(trigger or Trigger("at"), action or "add", name=str(name), label=str(entry.index))
+    whole = None if action is None else _kept(wrong, lambda: _with_details(entry, fault))
+    return whole, wrong
+
+
+def _kept(wrong: list[FaultFileError], part: Callable[[], P]) -> P | None:
+    """What a part of an entry says; None where that is wrong, which is kept."""
+    try:
+        return part()
+    except FaultFileError as error:
+        wrong.append(error)
+        return None
+
+
+def _with_details(entry: _Entry, fault: Fault) -> Fault:
+    action = fault.action
     match action:
         case "add":
             return replace(fault, count=entry.whole("add", 1))
@@ -308,7 +337,13 @@ def _unroll(entry: _Entry, fault: Fault, nodes: int, folder: Path) -> list[Fault
     if not isinstance(name, str) or not name:
         raise entry.error("trace", f"must be the path of a trace, not {name!r}")
     limit = entry.whole("limit", 1, 10**6)
-    changes = read_trace(folder / name, nodes, entry.seconds("start", 0.0))
+    start = entry.seconds("start", 0.0)
+    try:
+        changes = read_trace(folder / name, nodes, start)
+    except FaultFileError as error:
+        raise entry.error(
+            "trace", f"{error.file}: {error.field + ' ' if error.field else ''}{error.reason}"
+        ) from error
     found: list[Fault] = []
     for offset, lost, added in changes:
         trigger = replace(fault.trigger, delay_s=fault.trigger.delay_s + offset / speedup)

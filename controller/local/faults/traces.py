@@ -49,8 +49,10 @@ def read_trace(path: Path, nodes: int, start_s: float) -> list[Change]:
             for row in csv.reader(path.read_text(encoding="utf-8").splitlines())
             if row and row[0][:1] != "#"
         ]
-    except (OSError, UnicodeDecodeError) as error:
-        raise FaultFileError(str(path), "", f"cannot be read: {error}") from error
+    except OSError as error:
+        raise FaultFileError(str(path), "", f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FaultFileError(str(path), "", f"is not text: {error}") from error
     fleet = _Fleet([f"n{i}" for i in range(1, nodes + 1)], nodes)
     if rows and len(rows[0]) == 3 and rows[0][1].strip() in ("add", "remove"):
         return _from_events([_event(path, i, row) for i, row in enumerate(rows)], fleet, start_s)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from reprise.controller.errors import ReportError
 from reprise.controller.local.report.compare import Comparison, Piece, outputs, pieces
+from reprise.controller.local.report.layout import queries_changed
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import encoded
 from reprise.spark_jobs.topology import StreamTopology
@@ -29,6 +30,16 @@ def verify(resource: StreamTopology, out: Path, ended: bool) -> Comparison:
     if resource.arrival:
         raise ReportError(
             "input was applied in the order of its arrival (batch.order), so which batch a row is in differs from run to run"
+        )
+    if resource.checkpoint.start_from is not None:
+        raise ReportError(
+            "the run began from a savepoint (checkpoint.startFrom): what its operators knew by then is not computed again "
+            "here; put its output together with that of the topology which took the savepoint, and `compare` the folders"
+        )
+    if queries_changed(out):
+        raise ReportError(
+            "queries came or went in this run (`reprise apply`): each begins or ends with a batch of its own, which is not "
+            "computed again here"
         )
     there, twice = pieces(out)
     newest: dict[str, int] = {}

@@ -15,12 +15,27 @@ from typing import Any
 
 from reprise.controller.agent.processes import inspect
 from reprise.controller.local.errors import OutDirError
+from reprise.controller.status.actions import QUERIES_CHANGED
 from reprise.spark_jobs.errors import CheckpointError, SpecError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
-from reprise.spark_jobs.state.revision import differences, made_by_another, revision_of
+from reprise.spark_jobs.state.graphs import graph_on_record
+from reprise.spark_jobs.state.revision import (
+    Difference,
+    differences,
+    different,
+    former_revision_of,
+    made_by_another,
+    revision_of,
+)
+from reprise.spark_jobs.state.start_from import require_begun_so, savepoint_of
 from reprise.spark_jobs.topology import StreamTopology, from_json, to_json
+from reprise.spark_jobs.topology.changes import require_queries_alone
 
-KEPT_PER_ATTEMPT = ("run.json", "incident.json", "plans.json")
+MOST_LISTED = 5
+"""Fields that a refusal names."""
+LAST = "last.json"
+"""How everything stood when the run ended."""
+KEPT_PER_ATTEMPT = ("run.json", "incident.json", "plans.json", LAST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +71,10 @@ class Layout:
         return self.out / "plans.json"
 
     @property
+    def last(self) -> Path:
+        return self.out / LAST
+
+    @property
     def plot(self) -> Path:
         """Without suffix."""
         return self.out / "queries"
@@ -77,11 +96,14 @@ def prepare(out: Path, resource: StreamTopology, resume: bool) -> Layout:
         raise OutDirError(f"--out: {out} is in use by process {before['pid']}")
     if resume:
         _check_same(layout, resource)
+        require_begun_so(resource, layout.location)
         _keep_attempt(out)
     elif layout.topology.exists() or layout.sink.exists() or before is not None:
         raise OutDirError(
             f"--out: {out} holds an earlier run; give --resume to go on with it, or another folder"
         )
+    else:
+        savepoint_of(resource)  # what does not fit is said before anything is made
     try:
         (out / "logs").mkdir(parents=True, exist_ok=True)
         layout.sink.mkdir(exist_ok=True)
@@ -100,12 +122,30 @@ def _check_same(layout: Layout, resource: StreamTopology) -> None:
         before = _graph(layout.topology.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise OutDirError(f"--resume: {layout.topology}: not the topology of a run: {error!r}") from error
-    if before["metadata.name"] != now["metadata.name"]:
-        raise OutDirError(f"--resume: metadata.name differs from the run in {layout.out}")
-    for part, found in now.items():
-        if before[part] != found:
-            raise OutDirError(f"--resume: the graph of {part} differs from the run in {layout.out}")
+    if before["name"] != now["name"]:
+        raise OutDirError(
+            f"--resume: metadata.name was {before['name']!r} in the run in {layout.out} and is {now['name']!r}: what is "
+            f"there is another topology's. {_BEGIN_ANEW.format(out=layout.out)}"
+        )
+    parts = ("sources", "operators")
+    found = [one for part in parts for one in different(part, before[part], now[part])]
+    if found and not _queries_alone(layout, resource):
+        raise OutDirError(
+            f"--resume: the graph is not that of the run in {layout.out}: {_listed(found)}. Checkpoints and positions of "
+            f"sources mean nothing to another graph. {_BEGIN_ANEW.format(out=layout.out)}"
+        )
     _check_code(layout, resource)
+
+
+def _queries_alone(layout: Layout, resource: StreamTopology) -> bool:
+    """Whether only queries come and go, which the driver takes over where the stream has drained; `_check_code` says where
+    it has not."""
+    try:
+        before = from_json(layout.topology.read_text(encoding="utf-8", errors="replace"))
+        require_queries_alone(before, resource)
+        return graph_on_record(layout.location) is not None
+    except (OSError, SpecError, CheckpointError):
+        return False
 
 
 def _check_code(layout: Layout, resource: StreamTopology) -> None:
@@ -115,27 +155,36 @@ def _check_code(layout: Layout, resource: StreamTopology) -> None:
     try:
         complete = CheckpointStore(layout.location, resource.checkpoint.standby).positions()
         newest = max(complete, default=0)
-        shown = made_by_another(layout.location, newest, revision_of(resource))
+        shown = made_by_another(layout.location, newest, revision_of(resource), former_revision_of(resource))
     except CheckpointError:  # the driver waits for its store, and says what is damaged
         return
     if shown is None:
         return
     raise OutDirError(
-        f"--resume: {_changed(layout, resource)} changed since the run in {layout.out}, whose batches after checkpoint "
+        f"--resume: {_changed(layout, resource)} since the run in {layout.out}, whose batches after checkpoint "
         f"{newest} (up to {shown} at most) may have been shown and would come out differently.  Go on with the former "
         f"topology ({layout.topology}) until the stream has ended, set `upgrade: replay` in the spec to make them anew, or "
         "give another --out"
     )
 
 
+_BEGIN_ANEW = (
+    "Go on with the former topology, take a savepoint (`reprise savepoint NAME --out {out}`), and begin from that in "
+    "another folder: `reprise run --from-savepoint`"
+)
+
+
 def _changed(layout: Layout, resource: StreamTopology) -> str:
     try:
         before = from_json(layout.topology.read_text(encoding="utf-8", errors="replace"))
-        paths = differences(before, resource)
+        return _listed(differences(before, resource)) or "the topology changed"
     except (OSError, SpecError):
-        paths = []
-    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
-    return ", ".join(f"spec.{path}" for path in paths[:5]) + more if paths else "the topology"
+        return "the topology changed"
+
+
+def _listed(found: list[Difference]) -> str:
+    more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    return "; ".join(map(str, found[:MOST_LISTED])) + more
 
 
 def _graph(document: str) -> dict[str, Any]:
@@ -143,13 +192,18 @@ def _graph(document: str) -> dict[str, Any]:
     another version may have written the rest.  ValueError, RecursionError, KeyError, TypeError or AttributeError for what is
     no topology."""
     topology = json.loads(document)
-    found: dict[str, Any] = {"metadata.name": topology["metadata"]["name"]}
+    found: dict[str, Any] = {"name": topology["metadata"]["name"]}
     for part in ("sources", "operators"):
         items = topology["spec"].get(part, [])
-        found[f"spec.{part}"] = sorted(
-            json.dumps([x.get(k) for k in ("name", "parallelism", "inputs")]) for x in items
+        # by name: in which order they are written says nothing
+        found[part] = sorted(
+            ({k: x.get(k) for k in ("name", "parallelism", "inputs")} for x in items), key=_name
         )
     return found
+
+
+def _name(item: dict[str, Any]) -> str:
+    return str(item["name"])
 
 
 def _keep_attempt(out: Path) -> None:
@@ -162,17 +216,25 @@ def _keep_attempt(out: Path) -> None:
             (out / name).rename(out / name.replace(".json", f"-{number}.json"))
 
 
-def read_record(out: Path) -> dict[str, Any] | None:
-    """`run.json`, None when there is none.  OutDirError when it is damaged."""
+def read_record(out: Path, name: str = "run.json") -> dict[str, Any] | None:
+    """`run.json`, or that of an earlier attempt; None when there is none.  OutDirError when it is damaged."""
     try:
-        found = json.loads((out / "run.json").read_text())
+        found = json.loads((out / name).read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise OutDirError(f"{out / 'run.json'}: not a run record: {error}") from error
+        raise OutDirError(f"{out / name}: not a run record: {error}") from error
     if not isinstance(found, dict):
-        raise OutDirError(f"{out / 'run.json'}: not a run record")
+        raise OutDirError(f"{out / name}: not a run record")
     return found
+
+
+def queries_changed(out: Path) -> bool:
+    """Whether queries came or went in any attempt of the run.  OutDirError as in `read_record`."""
+    attempts = (read_record(out, path.name) for path in out.glob("run*.json"))
+    return any(
+        one["action"] == QUERIES_CHANGED for found in attempts if found for one in found.get("actions", ())
+    )
 
 
 def is_running(record: dict[str, Any]) -> bool:

@@ -30,8 +30,10 @@ def write_report(
     record: Mapping[str, Any],
     incidents: Sequence[Incident],
     plans: Sequence[PlanRecord],
+    checkpoints: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """Write the files; returns what is in incident.json.  ReportError when events.jsonl is damaged."""
+    """Write the files; returns what is in incident.json.  `checkpoints`: what they have cost, as the last driver has told;
+    None: it has not.  ReportError when events.jsonl is damaged."""
     zero = float(record.get("zero", record["started"]))
     priorities = {q.id: q.priority for q in expand(resource).queries.values()}
     failure = first_failure(record["actions"], [i.opened_at for i in incidents])
@@ -50,6 +52,7 @@ def write_report(
         "failure": None if failure is None else round(failure - zero, 3),
         "incidents": [incident_entry(i, by_id, priorities, zero, span[1]) for i in incidents],
         "timeline": lines,
+        "checkpoints": None if checkpoints is None else dict(checkpoints),
         **({} if found is None else _measured(found)),
     }
     write_json(

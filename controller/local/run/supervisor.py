@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from reprise.algorithms.cpu import milli_cpu
@@ -22,6 +23,7 @@ from reprise.controller.local.faults.faults import most_killed
 from reprise.controller.local.faults.schedule import Moment, Schedule
 from reprise.controller.local.report import layout as files
 from reprise.controller.local.report.write import write_report
+from reprise.controller.local.run.change import QueryChanges
 from reprise.controller.local.run.commands import services_of
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult
 from reprise.controller.local.run.ending import Ending
@@ -29,10 +31,14 @@ from reprise.controller.local.run.inject import Injector, Roster, natural
 from reprise.controller.status.actions import DRIVER_HUNG, RESTARTED, STREAM_BEGAN
 from reprise.controller.status.loop_watch import LoopWatch
 from reprise.controller.status.query_state import RunState, run_state
+from reprise.controller.status.records import records
+from reprise.controller.zookeeper.client import connected
+from reprise.controller.zookeeper.errors import ClientError, RecordError
+from reprise.controller.zookeeper.node_record import SESSION_S
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
 from reprise.spark_jobs.exchange.settings import executor_cores
-from reprise.spark_jobs.topology import expand
+from reprise.spark_jobs.topology import StreamTopology, expand
 
 log = logging.getLogger("reprise.run")
 TICK_S = 0.2
@@ -45,14 +51,16 @@ def run_topology(
     config: RunConfig,
     watch: Watcher = lambda _state, _actions: None,
     progress: Callable[[str], None] = log.info,
+    changed: Callable[[StreamTopology], None] = lambda _resource: None,
 ) -> RunResult:
-    """Run until the stream ends, the time is up or something makes going on impossible.
+    """Run until the stream ends, the time is up or something makes going on impossible.  `changed` is called with the
+    topology that runs from now on, where queries came or went.
 
     KeyboardInterrupt is taken as the wish to end: the result says so.  OutDirError for a folder that cannot be used; every
     other trouble is an outcome.
     """
     layout = files.prepare(config.out, config.resource, config.resume)
-    run = _Run(config, layout, watch, progress)
+    run = _Run(config, layout, watch, progress, changed)
     outcome, reason = Outcome.FAILED, ""
     try:
         outcome, reason = run.to_the_end()
@@ -65,7 +73,12 @@ def run_topology(
         run.save()
     try:
         incident = write_report(
-            layout, config.resource, run.record, run.seen.incidents, list(run.seen.plans.values())
+            layout,
+            run.config.resource,
+            run.record,
+            run.seen.incidents,
+            list(run.seen.plans.values()),
+            run.seen.progress.stored if run.seen.progress is not None else None,
         )
     except OSError as error:  # a full disk: what is known is said, if it cannot be written
         progress(f"problem: the report is not written: {error.strerror or error}")
@@ -75,16 +88,22 @@ def run_topology(
 
 class _Run:
     def __init__(
-        self, config: RunConfig, layout: files.Layout, watch: Watcher, progress: Callable[[str], None]
+        self,
+        config: RunConfig,
+        layout: files.Layout,
+        watch: Watcher,
+        progress: Callable[[str], None],
+        changed: Callable[[StreamTopology], None] = lambda _resource: None,
     ) -> None:
         self.config, self.layout = config, layout
-        self.watch, self.progress = watch, progress
+        self.watch, self.progress, self.changed = watch, progress, changed
         self.topology = expand(config.resource)
         self.record = files.new_record(config.resource, resumed=config.resume)
         self.actions: list[dict[str, Any]] = self.record["actions"]
         self.seen = Observation(time.time())
         self.loop_watch = LoopWatch()
         self.zero: float | None = None
+        self.changes: QueryChanges
         self._unwritten = ""
         """Why `run.json` could not be brought up to date the last time."""
 
@@ -101,6 +120,8 @@ class _Run:
             observer = Observer(cluster.zk_hosts, root, environment=access)
             observer.open()
             ends.callback(observer.close)
+            session = ends.enter_context(connected(cluster.zk_hosts, SESSION_S, access))
+            self.changes = QueryChanges(session, root, self.layout, services, self._say, time.time)
             roster = Roster(sorted(cluster.nodes, key=natural))
             injector = Injector(cluster, roster, services, self._say)
             for service in services.values():
@@ -112,6 +133,7 @@ class _Run:
                 return self._watch_until_done(observer, injector, Schedule(faults))
             finally:
                 self.seen = observer.read() if cluster.zookeeper.alive else self.seen
+                self._keep_last(observer)
                 self.record["restarts"] = {name: service.restarts for name, service in services.items()}
                 self._thaw(cluster, injector)
 
@@ -152,8 +174,12 @@ class _Run:
         while True:
             began = time.monotonic()
             self.seen = seen = observer.read()
-            self._end_hung_driver(time.monotonic(), seen, injector)
-            self._revive(injector)
+            if (other := self.changes.look(self.config.resource, seen)) is not None:
+                ending = self._goes_on_with(other)
+                continue
+            if not self.changes.under_way:
+                self._end_hung_driver(time.monotonic(), seen, injector)
+                self._revive(injector)
             self._note_start(seen)
             assignment = seen.desired.assignment if seen.desired else {}
             injector.tick(assignment)
@@ -167,6 +193,14 @@ class _Run:
             if deadline is not None and time.monotonic() > deadline:
                 return Outcome.TIMEOUT, f"not done after {self.config.timeout_s:g} s"
             time.sleep(max(0.01, TICK_S - (time.monotonic() - began)))
+
+    def _goes_on_with(self, other: StreamTopology) -> Ending:
+        """Driver and coordinator are those of another topology from now on."""
+        self.config = replace(self.config, resource=other)
+        self.topology = expand(other)
+        self.loop_watch = LoopWatch()
+        self.changed(other)
+        return Ending(self.topology)
 
     def _moment(self, seen: Observation) -> Moment:
         now = time.time()
@@ -229,6 +263,16 @@ class _Run:
             if str(error) != self._unwritten:
                 self.progress(f"problem: run.json is not written: {error.strerror or error}")
             self._unwritten = str(error)
+
+    def _keep_last(self, observer: Observer) -> None:
+        """How everything stands at the end, for who asks later; a full disk must not end the report."""
+        settings = None
+        with contextlib.suppress(ClientError, RecordError):
+            settings = observer.settings().settings
+        try:
+            files.write_json(self.layout.last, {"settings": settings, "records": records(self.seen)})
+        except OSError as error:
+            self.progress(f"problem: {files.LAST} is not written: {error.strerror or error}")
 
     def _thaw(self, cluster: EmbeddedCluster, injector: Injector) -> None:
         """A cluster that is given back has no frozen node and a living ZooKeeper."""

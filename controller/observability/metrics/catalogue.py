@@ -9,6 +9,7 @@ one: all that alerts rest on comes from the controller.
 from __future__ import annotations
 
 from reprise.algorithms import ALGORITHMS
+from reprise.algorithms.outside import Outside
 from reprise.controller.observability.metrics.metric import Kind, Label, Metric, Place
 from reprise.scheduler.node_start import LATER
 
@@ -130,6 +131,18 @@ METRICS: tuple[Metric, ...] = (
     ),
     _gauge("reprise_horizon_batches", "", "The last batch that was released."),
     _gauge("reprise_driver_heartbeat_age_seconds", "seconds", "Since the driver last said how things stand."),
+    _gauge(
+        "reprise_jobs_failing",
+        "",
+        "1 while Spark jobs fail again and again in the same way, by the report of the driver, else 0.",
+    ),
+    _gauge(
+        "reprise_connector_waits",
+        "",
+        "Partitions at work that wait for their source, which cannot be read, or for their sink, which cannot be written. "
+        "They go on by themselves when it answers.",
+        Label("connector", tuple(Outside)),
+    ),
     _gauge("reprise_problems", "", "Problems that the driver complains of (the last twenty are kept)."),
     _gauge(
         "reprise_marked_batches",
@@ -268,6 +281,14 @@ METRICS: tuple[Metric, ...] = (
         places=_DRIVER,
     ),
     _gauge(
+        "reprise_limited_state_bytes",
+        "bytes",
+        "States in pages of all nodes, where checkpoint.stateMemory limits them: what of them is in memory, and their files "
+        "on disk, which have what is in memory, too.",
+        Label("medium", ("memory", "disk")),
+        places=_DRIVER,
+    ),
+    _gauge(
         "reprise_buffer_fill_ratio",
         "",
         "Of the fullest node: buffered bytes over recovery.bufferMemory + recovery.bufferDisk.",
@@ -320,9 +341,53 @@ METRICS: tuple[Metric, ...] = (
         places=_DRIVER,
     ),
     _counter(
+        "reprise_snapshots_skipped_total",
+        "",
+        "Snapshots by own clocks that were newer than those to which their partitions went back: they were stored in vain.",
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_snapshot_files_total",
+        "",
+        "Files of states that were stored, with rounds, too, whether their checkpoint was completed or not.",
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_snapshot_pause_seconds_total",
+        "seconds",
+        "For which partitions stood still while the states of those files were frozen; divided by the number of files, "
+        "the mean pause.",
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_snapshot_store_seconds_total",
+        "seconds",
+        "From freezing the states of those files until each was in the store, summed; partitions work meanwhile.",
+        places=_DRIVER,
+    ),
+    _counter(
         "reprise_footprints_total",
         "",
         "States of slots in those, each as often as it was written (`checkpoint.protocol: eventual`).",
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_message_bytes_total",
+        "bytes",
+        "Rows that went between nodes in messages, encoded, each as often as it was sent; what "
+        "`reprise_message_header_bytes_total` and `reprise_standby_bytes_total` add to.",
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_standby_bytes_total",
+        "bytes",
+        "What went to standbys on other nodes, encoded: rows once more to active ones, states and outputs to passive ones.",
+        places=_DRIVER,
+    ),
+    _counter(
+        "reprise_acknowledgement_bytes_total",
+        "bytes",
+        "What nodes were told, with each job, about standbys and about output that upstream backup needs no more.",
         places=_DRIVER,
     ),
     _counter(

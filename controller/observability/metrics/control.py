@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from reprise.algorithms.outside import Outside
 from reprise.controller.observability.metrics import catalogue
 from reprise.controller.observability.metrics.look import Look
 from reprise.controller.observability.metrics.metric import Sample
@@ -39,6 +40,10 @@ def _standing(look: Look, now: float) -> Iterator[Sample]:
     yield Sample("reprise_horizon_batches", {}, progress.horizon if progress else 0)
     spoken = progress.time if progress else look.since
     yield Sample("reprise_driver_heartbeat_age_seconds", {}, max(0.0, now - spoken))
+    yield Sample("reprise_jobs_failing", {}, progress is not None and bool(progress.stuck))
+    for kind in Outside:
+        waiting = list(progress.waits.values()).count(kind) if progress else 0
+        yield Sample("reprise_connector_waits", {"connector": kind.value}, waiting)
     yield Sample("reprise_problems", {}, len(seen.problems))
     for state, nodes in _nodes(look).items():
         yield Sample("reprise_nodes", {"state": state}, nodes)

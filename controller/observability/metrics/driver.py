@@ -64,6 +64,8 @@ class DriverMetrics:
         for index, medium in enumerate(("memory", "disk")):
             labels = {"topology": self._name, "medium": medium}
             yield Sample("reprise_buffer_bytes", labels, sum(node[index] for node in buffers))
+            limited = sum(node.state_disk if medium == "disk" else node.state_memory for node in buffers)
+            yield Sample("reprise_limited_state_bytes", labels, limited)
         figures = self.engine.figures
         for origin, states in (("node", figures.states_here), ("store", figures.states_there)):
             yield Sample("reprise_restored_states_total", {"topology": self._name, "origin": origin}, states)
@@ -86,7 +88,14 @@ class DriverMetrics:
         yield "reprise_restore_seconds_total", figures.restore_s
         yield "reprise_restored_partitions_total", figures.restored
         yield "reprise_message_header_bytes_total", figures.header_bytes
+        yield "reprise_message_bytes_total", figures.message_bytes
+        yield "reprise_standby_bytes_total", figures.standby_bytes
+        yield "reprise_acknowledgement_bytes_total", figures.acknowledgement_bytes
         yield "reprise_snapshot_bytes_total", engine.lines.bytes_taken
+        yield "reprise_snapshots_skipped_total", engine.lines.skipped
+        yield "reprise_snapshot_files_total", figures.files_stored
+        yield "reprise_snapshot_pause_seconds_total", figures.pause_s
+        yield "reprise_snapshot_store_seconds_total", figures.store_s
         yield "reprise_footprints_total", engine.lines.footprints
         yield "reprise_replay_bytes_total", figures.replay_bytes
         yield "reprise_replay_seconds_total", figures.replay_s

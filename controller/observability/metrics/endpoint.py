@@ -55,19 +55,26 @@ class RunMetrics:
 
     resource: StreamTopology
     since: float = field(default_factory=time.time)
+    _seen: tuple[StreamTopology, TopologyView, RunState] | None = None
+    """The last state with the topology that it is of; one value, as another thread reads it."""
     _topology: TopologyView = field(init=False)
-    _state: RunState | None = None
     _totals: Totals = field(default_factory=Totals)
 
     def __post_init__(self) -> None:
         self._topology = view_of(self.resource)
 
     def watch(self, state: RunState) -> None:
-        self._state = state
+        self._seen = self.resource, self._topology, state
+
+    def follow(self, resource: StreamTopology) -> None:
+        """The states to come are of this topology."""
+        self.resource, self._topology = resource, view_of(resource)
 
     def looks(self) -> list[Look]:
-        state = self._state
-        return [] if state is None else [Look(self.resource, self._topology, state, self.since, self._totals)]
+        if (seen := self._seen) is None:
+            return []
+        resource, topology, state = seen
+        return [Look(resource, topology, state, self.since, self._totals)]
 
     def specs(self) -> dict[str, bool]:
         """A run whose topology is refused never begins."""
@@ -76,7 +83,7 @@ class RunMetrics:
     @property
     def session(self) -> str:
         """A run does not give up: it is connected, or waits for ZooKeeper to come back."""
-        return "connected" if self._state is not None and self._state.observation.connected else "suspended"
+        return "connected" if self._seen is not None and self._seen[2].observation.connected else "suspended"
 
     @contextlib.contextmanager
     def served(self, port: int) -> Iterator[None]:

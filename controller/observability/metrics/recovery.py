@@ -12,9 +12,9 @@ from reprise.controller.status.query_state import Status, current_plan
 from reprise.controller.status.recovery_time import overhead_of, partition_recoveries, query_recoveries
 from reprise.controller.status.standbys import missing
 from reprise.scheduler.costs import free_on, partition_costs
-from reprise.scheduler.incident import Incident, PlanRecord, batches_in
+from reprise.scheduler.incident import Incident, PlanRecord, batches_in, gaps_of
 from reprise.scheduler.placement import spread
-from reprise.scheduler.standby_placement import differ
+from reprise.scheduler.standby_places import differ
 from reprise.spark_jobs.topology import StreamTopology
 
 RECENT_S = 900.0
@@ -40,7 +40,10 @@ def recovery_samples(look: Look, now: float) -> Iterator[Sample]:
 def _expected(look: Look) -> Iterator[Sample]:
     """How many seconds queries would be down if a node were lost now."""
     seen, objectives = look.state.observation, _objectives(look.resource)
-    found = partition_recoveries((p.id for p in look.topology.partitions), seen)
+    own = look.resource
+    found = partition_recoveries(
+        (p.id for p in look.topology.partitions), seen, own.passive_every, own.batch_interval_s
+    )
     placed = seen.desired.assignment if seen.desired else {}
     seconds = {
         p: (placed[p], one.load_s + one.replay_s) for p, one in found.items() if placed.get(p) in seen.nodes
@@ -86,7 +89,7 @@ def _incident(incident: Incident | None, now: float) -> Iterator[Sample]:
 
 def _marked(incidents: Iterable[Incident], now: float) -> int:
     recent = (i for i in incidents if i.closed_at is None or i.closed_at > now - RECENT_S)
-    return sum(batches_in(incident.marked) for incident in recent)
+    return batches_in(gaps_of(recent))
 
 
 def _plans(look: Look) -> Iterator[Sample]:

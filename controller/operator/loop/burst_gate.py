@@ -18,6 +18,8 @@ from collections.abc import Callable
 from reprise.scheduler import Decision
 from reprise.scheduler.steps import RuleName
 
+WAITS = (RuleName.SETTLING, RuleName.STANDBYS_AWAITED, RuleName.OBSERVED)
+"""Rules that leave the plan for later."""
 MANY = 8
 """Topologies whose decisions and all that follows from them fit into the time in which a plan is expected."""
 PATIENCE_S = 3.0
@@ -49,7 +51,7 @@ class BurstGate:
         waiting ends it."""
         if decision is not None and decision.rule is RuleName.FAILURE_DETECTED:
             self._until[uid] = self._clock() + PATIENCE_S
-        elif decision is not None and decision.rule not in (RuleName.SETTLING, RuleName.OBSERVED):
+        elif decision is not None and decision.rule not in WAITS:
             self._until.pop(uid, None)
 
     async def over(self) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from reprise.controller import logs
 from reprise.controller.crd.base import TopologyReference
-from reprise.controller.crd.convert import skips_by_hand
+from reprise.controller.crd.convert import savepoints_by_hand, skips_by_hand
 from reprise.controller.kubernetes.api import Api
 from reprise.controller.kubernetes.errors import BudgetError, OperatorError
 from reprise.controller.kubernetes.events import EventReason, Events
@@ -49,6 +49,7 @@ from reprise.controller.operator.status.display import TopologyDisplay
 from reprise.controller.operator.status.publisher import ObjectPublisher
 from reprise.controller.operator.status.reporter import StatusReporter
 from reprise.controller.operator.status.topology_state import TopologyState
+from reprise.controller.status.failure_domains import losses_now
 from reprise.controller.status.query_state import state_of
 from reprise.controller.topology_view import view_of
 from reprise.controller.web import Board
@@ -60,6 +61,7 @@ from reprise.scheduler import Decision
 from reprise.scheduler.model import Leaving, TopologyView
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import StreamTopology, from_json
+from reprise.spark_jobs.topology.changes import require_able_to_change
 
 log = logging.getLogger("reprise.operator")
 REFUSED_S = 30.0
@@ -108,11 +110,15 @@ class TopologyController:
         self.display.reporter.standing = dict(body.get("status") or {})
         self._api, self._client, self._settings = api, client, settings
         self._schedule = PollSchedule(poll_rate or PollRate())
-        self._notices = Notices(settings.leaving)
+        self._notices = Notices(settings.leaving_by_taint, settings.leaving_by_condition)
         self._since = time.time()
         self._totals = Totals()
         self._spec: Spec | None = None
-        self._invalid: tuple[int, str] = (-1, "")
+        self._invalid = ""
+        """Why the newest spec is refused."""
+        self._taken: tuple[int, StreamTopology | None] = (-1, None)
+        """Generation of the spec that was looked at last, and what the driver ran by then: whether its graph may follow is
+        another question where that changes."""
         self._steps: _Steps | None = None
         self._adopted: tuple[int, bool] | None = None
         self._removal: Removal | None = None
@@ -125,8 +131,9 @@ class TopologyController:
         spec, steps = self._spec, self._steps
         if spec is None or steps is None:
             return None
-        state = state_of(spec.view.queries, steps.records.last)
-        return metrics_look.Look(spec.resource, spec.view, state, self._since, self._totals)
+        resource, view = steps.records.shown
+        state = state_of(view.queries, steps.records.last)
+        return metrics_look.Look(resource, view, state, self._since, self._totals)
 
     @property
     def name(self) -> str:
@@ -153,13 +160,19 @@ class TopologyController:
             self.state = replace(self.state, problem="", unwritten=False, calm=False)
             pods = executors_of(cluster.pods)
             with self._failures():
+                if steps.records.connected and not steps.records.opened:
+                    steps.records.open()
+            if self._take_spec(cluster) is None:  # what the driver runs may not have been known before
+                return None
+            with self._failures():
                 steps.records.coordinator.seen = None
                 if steps.records.opened and steps.witness.has_news(pods):
                     self.state = replace(self.state, findings=steps.witness.look(pods, cluster.machines))
             with self._failures():
                 decision = steps.decider.decide(
-                    pods, self._leaving(cluster), cluster.machines, skips_by_hand(body["metadata"])
-                )
+                    pods, self._leaving(cluster), cluster.machines, skips_by_hand(body["metadata"]),
+                    savepoints_by_hand(body["metadata"]),
+                )  # fmt: skip
             self.state = replace(
                 self.state,
                 calm=decision is not None and decision.until == inf,
@@ -186,8 +199,8 @@ class TopologyController:
                 return REFUSED_S
             with self._failures():
                 self._act(spec, steps, cluster)
-            seen = self._observed(spec, steps.records.observe())
-            self.state = replace(self.state, state=state_of(spec.view.queries, seen))
+            seen = self._observed(steps, steps.records.observe())
+            self.state = _with_seen(self.state, steps, seen)
             self._tell(cluster)
             self._schedule.looked_at_everything()
             return self._next(PollKind.DECIDE if self.state.busy else PollKind.POLL)
@@ -203,15 +216,16 @@ class TopologyController:
                 or self._adopted != (spec.generation, cluster.paused)
                 or self._leaving(cluster, body) != steps.records.coordinator.store.notices
                 or skips_by_hand(meta) != steps.records.coordinator.store.asked
+                or savepoints_by_hand(meta) != steps.records.handed_on
                 or (seen := steps.records.poll()) is None
             ):  # fmt: skip
                 return None
             self.body = body
-            self._observed(spec, seen)
+            self._observed(steps, seen)
             if self.driver.silent:
                 return None
             if self.display.reporter.due:
-                self.state = replace(self.state, state=state_of(spec.view.queries, seen))
+                self.state = _with_seen(self.state, steps, seen)
                 self._tell(cluster)
             return self._next(PollKind.POLL)
 
@@ -261,18 +275,20 @@ class TopologyController:
         annotations = (body or self.body)["metadata"].get("annotations") or {}
         return self._notices.of(annotations, executors_of(cluster.pods), cluster.machines)
 
-    def _observed(self, spec: Spec, seen: Observation) -> Observation:
+    def _observed(self, steps: _Steps, seen: Observation) -> Observation:
         self.driver.heard(seen)
-        self.display.page(spec.resource, seen)
+        self.display.page(steps.records.shown[0], seen)
         return seen
 
     def _tell(self, cluster: ClusterView) -> None:
         resource = self._spec.resource if self._spec else None
+        shown = self._steps.records.shown[0] if self._steps else resource
+        self.display.refused(self.body["metadata"]["namespace"], self.body["metadata"]["name"], self._invalid)
         self.state = replace(
             self.state,
             generation=int(self.body["metadata"].get("generation", 0)),
-            resource=resource,
-            invalid=self._invalid[1],
+            resource=shown,
+            invalid=self._invalid,
             driver=driver_name(resource.name) if resource else "",
             driver_problem=self.driver.problem,
             driver_outdated=self.driver.outdated,
@@ -315,21 +331,49 @@ class TopologyController:
 
     def _take_spec(self, cluster: ClusterView) -> Spec | None:
         generation = int(self.body["metadata"].get("generation", 0))
-        if (self._spec is None or self._spec.generation != generation) and self._invalid[0] != generation:
+        running = self._steps.records.started_with if self._steps else None
+        if self._taken[0] != generation or self._taken[1] is not running:
+            self._taken = generation, running
             try:
                 resource = from_json(json.dumps(document_of(self.body)))
                 permit(resource, self._settings)
-                self._spec = Spec(generation, resource, view_of(resource, own_code=False))
-                self._invalid = (-1, "")
+                self._require_able_to_follow(running, resource)
+                self._spec, self._invalid = Spec(generation, resource, view_of(resource, own_code=False)), ""
             except SpecError as error:
-                self._invalid = (generation, str(error))
-                self.events.note(EventReason.SPEC_REFUSED, str(error), warning=True)
+                self._invalid = "; ".join(map(str, error.all))
+                self.events.note(EventReason.SPEC_REFUSED, self._invalid, warning=True)
+            self._adopted = None
         if self._spec is None:
             return None
         approval = self.display.reporter.approval
         approval.required = cluster.recommend or self._spec.resource.recovery.recommend_only
         self._adopt(self._spec, cluster)
         return self._spec
+
+    def _require_able_to_follow(self, running: StreamTopology | None, wanted: StreamTopology) -> None:
+        """SpecError where a stream that has begun does not go on with this graph.  What was taken before goes on then; an
+        operator that has taken nothing goes by what the driver was started with."""
+        if running is None or not self.display.reporter.standing.get("startedAt"):
+            return
+        try:
+            require_able_to_change(running, wanted)
+        except SpecError:
+            if self._spec is None or _graph_refused(running, self._spec.resource):
+                self._spec = self._followed(self._taken[0])
+            raise
+
+    def _followed(self, generation: int) -> Spec | None:
+        """What the driver follows; None while that cannot be read, and then it is asked for with the next look."""
+        assert self._steps is not None
+        try:
+            resource = self._steps.records.followed()
+        except CoordinationError as error:
+            log.warning("event=step-failed topology=%s reason=%r", self.body["metadata"]["name"], str(error))
+            resource = None
+        if resource is None:
+            self._taken = (-1, None)
+            return None
+        return Spec(generation, resource, view_of(resource, own_code=False))
 
     def _adopt(self, spec: Spec, cluster: ClusterView) -> None:
         """What the coordinator reads of a spec, once for each that is new."""
@@ -338,8 +382,11 @@ class TopologyController:
             return
         if self._steps is None:
             self._steps = self._make_steps(spec)
-        self.display.reporter.publisher.priorities = {q.id: q.priority for q in spec.view.queries}
         self._steps.records.adopt(spec.resource, spec.view, spec.resource.paused or cluster.paused)
+        views = self._steps.records.shown[1], spec.view
+        self.display.reporter.publisher.priorities = {
+            q.id: q.priority for view in views for q in view.queries
+        }
         self._adopted = adopted
 
     def _make_steps(self, spec: Spec) -> _Steps:
@@ -367,6 +414,22 @@ class TopologyController:
         """The driver has said something: while nothing is going on, the next poll is soon enough."""
         if not self.quiet and not self.state.calm:
             self.wake()
+
+
+def _with_seen(state: TopologyState, steps: _Steps, seen: Observation) -> TopologyState:
+    """What is known, with what the records say now."""
+    resource, view = steps.records.shown
+    partitions = (p.id for p in view.partitions)
+    losses = losses_now(resource.nodes.failure_domain, view.queries, partitions, seen)
+    return replace(state, state=state_of(view.queries, seen), losses=losses)
+
+
+def _graph_refused(running: StreamTopology, wanted: StreamTopology) -> bool:
+    try:
+        require_able_to_change(running, wanted)
+    except SpecError:
+        return True
+    return False
 
 
 def document_of(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class CapacityForecast:
         if placed:
             parts.append(f"{len(placed)} executors do not start: {placed[0].why} (on {placed[0].machine})")
         if stuck:
-            parts.append(f"{len(stuck)} executors have no machine: {stuck[0].why}")
+            parts.append(f"{len(stuck)} executors have no Kubernetes node: {stuck[0].why}")
         if self.room and stuck:
             parts.append(f"there is room for {self.room}")
         return "; ".join(parts)
@@ -159,13 +159,17 @@ def expected_of(
         elif word is not None and word.reason in _COMING:
             who = _COMING[word.reason]
             found.append(
-                Expected(pod.name, _rest(PROVISION_S + START_S, word.at, now), f"{who} adds a machine")
+                Expected(
+                    pod.name, _rest(PROVISION_S + START_S, word.at, now), f"{who} adds a Kubernetes node"
+                )
             )
         elif left > 0:
             left -= 1
             found.append(Expected(pod.name, START_S, "there is room for it"))
         elif word is not None and word.reason in _REFUSED:
-            found.append(Expected(pod.name, None, f"{_REFUSED[word.reason]} adds no machine: {word.message}"))
+            found.append(
+                Expected(pod.name, None, f"{_REFUSED[word.reason]} adds no Kubernetes node: {word.message}")
+            )
         else:
             found.append(Expected(pod.name, None, pod.reason or "the scheduler has said nothing yet"))
     return tuple(found)

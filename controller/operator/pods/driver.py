@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprise.controller.crd.convert import cut
@@ -111,7 +111,12 @@ class DriverKeeper:
         self.loop.follow(uid)
         self._endings.keep([] if pod is None else [pod])
         revision = self._revision(resource)
-        self.outdated = pod is not None and pod.annotations.get(manifests.REVISION) != revision
+        if pod is None:  # between two pods nothing is in effect that was not before
+            self.outdated = self.outdated or self._was_of_another(resource)
+        else:
+            self.outdated = pod.annotations.get(manifests.REVISION) != revision or self._deaf(
+                resource, pod, seen
+            )
         if pod is not None and not pod.ended:
             self._keep_to_itself(resource, pod.annotations.get(network_policy.MARK, ""))
         if pod is None:
@@ -129,12 +134,29 @@ class DriverKeeper:
         else:
             self._let_be(resource, pod)
 
+    def _was_of_another(self, resource: StreamTopology) -> bool:
+        """Whether the last driver was started with another spec, as far as its record can be read: an operator that has just
+        started has not seen its pod."""
+        found = None if self.drain is None else self.drain.last_started()
+        if found is None:
+            return False
+        before, image = found
+        settings = self.settings if before.kubernetes.image else replace(self.settings, image=image)
+        return manifests.revision(before, settings) != self._revision(resource)
+
+    def _deaf(self, resource: StreamTopology, pod: PodView, seen: Observation | None) -> bool:
+        """Whether it is of an image from before drivers followed settings in place, and should follow others."""
+        progress = seen.progress if seen is not None and self.silence.reported else None
+        before = pod.annotations.get(manifests.DRIVER_SETTINGS)
+        unable = progress is not None and not progress.settings and before is not None
+        return unable and before != manifests.driver_settings(resource)
+
     def _let_be(self, resource: StreamTopology, pod: PodView) -> None:
         """The driver is the right one: only what it waits for is said."""
         self.problem = "" if pod.phase == "Running" else f"the driver's pod is {pod.phase}: {pod.reason}"
         if pod.phase == "Pending" and pod.machine:
             needs = pod_template.needs(resource, self.settings.image)
-            self.problem = cut(f"{self.problem}; on its machine it needs {needs}", 1024)
+            self.problem = cut(f"{self.problem}; on its Kubernetes node it needs {needs}", 1024)
         if no_user := self._without_user(resource, self.pods_wait or pod.phase == "Pending"):
             self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
 
@@ -147,7 +169,7 @@ class DriverKeeper:
     def _create(self, resource: StreamTopology) -> None:
         if (wait := self._not_before - self.clock()) > 0:
             self.problem = f"the driver has ended {self._ends} times; again in {wait:.0f} s"
-            self.problem += self._held_up if resource.upgrade != "replay" else ""
+            self.problem += "" if self._replays(resource) else self._held_up
             return
         if no_user := self._without_user(resource):
             self.problem = f"no driver is started: {no_user}"
@@ -214,11 +236,12 @@ class DriverKeeper:
     def _waits(self, resource: StreamTopology, pod: PodView, seen: Observation | None) -> str:
         """What to say where the spec has changed and the driver in `pod`, which has ended, has not drained: one that ends
         again and again never will."""
-        if resource.upgrade == "replay" or not self._changes_output(resource, pod):
+        if self._replays(resource) or not self._changes_output(resource, pod):
             return ""
         if self.drain is None or seen is None or nothing_released(seen):
             return ""
-        return f"; the changed spec waits until a driver with the former one has drained, and {WAY_OUT}"
+        way_out = "" if self._changes_queries(resource) else f", and {WAY_OUT}"
+        return f"; the changed spec waits until a driver with the former one has drained{way_out}"
 
     def _count_end(self, pod: PodView) -> float:
         """Seconds until there may be another one: ever more while none lasts."""
@@ -260,18 +283,18 @@ class DriverKeeper:
         self, resource: StreamTopology, pod: PodView, recovering: bool, seen: Observation | None
     ) -> None:
         ran = pod.phase != "Pending"  # else no container has: neither a drain nor a recovery is in its hands
-        changes, replays = self._changes_output(resource, pod), resource.upgrade == "replay"
+        changes, replays = self._changes_output(resource, pod), self._replays(resource)
         if no_user := self._without_user(resource):  # its successor could not start
             self.problem = f"the driver goes on with the former spec: {no_user}"
             self.events.say(EventReason.USER_REFUSED, no_user, warning=True)
             return
         if ran and recovering and not (changes and replays):
-            self._postpone(changes)
+            self._postpone(changes and not self._changes_queries(resource))
             return
         if changes and not replays and (ran or seen is None or not nothing_released(seen)):
             self.problem = "the spec has changed: the driver is drained when ZooKeeper answers"
             if self.drain is not None and seen is not None:
-                self.problem = self.drain.look(seen, pod, self.silence.reported)
+                self.problem = self.drain.look(resource, seen, pod, self.silence.reported)
             return
         self.events.say(EventReason.DRIVER_RESTARTED, "the spec has changed")
         self._delete(resource, pod, grace_s=None)
@@ -285,6 +308,13 @@ class DriverKeeper:
         )
         held_up = changes and self._held_up and self.clock() - self._created <= STABLE_S
         self.problem = f"the driver has ended {self._ends} times{self._held_up}" if held_up else ""
+
+    def _changes_queries(self, resource: StreamTopology) -> bool:
+        return self.drain is not None and self.drain.changes_queries(resource)
+
+    def _replays(self, resource: StreamTopology) -> bool:
+        """Whether the new driver may make shown batches again.  None of another graph begins in the middle of a stream."""
+        return resource.upgrade == "replay" and not self._changes_queries(resource)
 
     def _changes_output(self, resource: StreamTopology, pod: PodView) -> bool:
         """Whether other code would make shown batches again.  A driver of an earlier version, which has no such mark, does
@@ -319,7 +349,7 @@ def _without_machine(pod: PodView, machines: Mapping[str, KubernetesNode] | None
         return None
     machine = machines.get(pod.machine)
     if machine is None:
-        return f"machine {pod.machine} is gone"
+        return f"Kubernetes node {pod.machine} is gone"
     if not machine.reachable and pod.deleted_at is not None:
-        return f"machine {pod.machine} is not ready"
+        return f"Kubernetes node {pod.machine} is not ready"
     return None

@@ -24,11 +24,15 @@ from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper.paths import root_of
 from reprise.spark_jobs.state.revision import revision_of
 from reprise.spark_jobs.topology import StreamTopology
+from reprise.spark_jobs.topology.change_table import Effect, row_of
+from reprise.spark_jobs.topology.changes import revision_of_settings, settings_of, without_settings
 from reprise.spark_jobs.topology.pods import PodSettings
 
 REVISION = f"{GROUP}/revision"
 OUTPUT = f"{GROUP}/output-revision"
 """Of the code and parameters alone that determine output: another one needs a drain."""
+DRIVER_SETTINGS = f"{GROUP}/driver-settings"
+"""Of what a driver itself follows: one of before it could follow others in place is replaced when they change."""
 PREFIX = f"{GROUP}/executor-prefix"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 """Fixed, so that a NetworkPolicy can name them; every pod has an address of its own."""
@@ -96,21 +100,19 @@ def _files(resource: StreamTopology, settings: OperatorSettings, uid: str) -> di
 
 
 def revision(resource: StreamTopology, settings: OperatorSettings) -> str:
-    """Changes when a running driver would have to be started anew: not by pausing, nor by what the coordinator alone
-    reads, which is how to recover, what partitions take and what queries are worth."""
-    document = json.loads(resource.document)
-    document.pop("metadata", None)
-    spec = document["spec"]
-    recovery = spec.pop("recovery", {})
-    spec["buffers"] = [recovery.get(name) for name in ("bufferMemory", "bufferDisk")]
-    for name in ("paused", "upgrade"):
-        spec.pop(name, None)
-    for stage in (*spec["sources"], *spec["operators"]):
-        stage.pop("resources", None)
-        for name in ("priority", "priorities"):
-            stage.get("output", {}).pop(name, None)
+    """Changes when a running driver would have to be started anew: not by what takes effect in place, nor by what is not
+    used here."""
+    spec = without_settings(resource)
+    spec["recovery"].pop("driverGrace", None)
     rest = [executor_template(resource, settings), settings.image, settings.zk, settings.driver_account]
-    return hashlib.sha256(json.dumps([document, rest], sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps([spec, rest], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def driver_settings(resource: StreamTopology) -> str:
+    """The settings that a driver itself follows, and not the coordinator alone."""
+    settings = settings_of(resource)
+    own = {p: v for p, v in settings.items() if "[" not in p and row_of(p).effect is Effect.CHECKPOINT}
+    return revision_of_settings(own)
 
 
 def output_revision(resource: StreamTopology, settings: OperatorSettings) -> str:
@@ -129,6 +131,7 @@ def driver_pod(
     meta["annotations"] = {
         REVISION: revision(resource, settings),
         OUTPUT: output_revision(resource, settings),
+        DRIVER_SETTINGS: driver_settings(resource),
         PREFIX: prefix,
     }
     if policy := network_policy.digest(resource, settings):

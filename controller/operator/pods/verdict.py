@@ -95,5 +95,5 @@ def _unreachable(pod: PodView, machines: Mapping[str, KubernetesNode] | None) ->
         return ""
     machine = machines.get(pod.machine)
     if machine is None:
-        return f"machine {pod.machine} is gone"
-    return "" if machine.reachable else f"machine {pod.machine} is not ready"
+        return f"Kubernetes node {pod.machine} is gone"
+    return "" if machine.reachable else f"Kubernetes node {pod.machine} is not ready"

@@ -35,6 +35,11 @@ class PlanApproval:
     """Whether that plan was approved."""
     _asked: float | None = None
 
+    @property
+    def proposed(self) -> str:
+        """Name of the object of the plan that this operator has proposed last; empty where none waits."""
+        return self._proposed
+
     def permits(self, decision: Decision) -> bool:
         """Whether a decision may be carried out."""
         plan = decision.plan
@@ -80,8 +85,10 @@ class PlanApproval:
 
 
 def proposal_digest(plan: PlanRecord) -> str:
-    """Six digits of what a plan would do: approval is of this and of nothing else."""
-    return fingerprint([sorted(plan.added.items()), plan.rollback, plan.checkpoint, plan.generation])[:6]
+    """Six digits of what a plan would do: approval is of this and of nothing else.  Who has approved that partitions are
+    restored has not approved that rows are lost."""
+    done = [sorted(plan.added.items()), plan.rollback, plan.checkpoint, plan.generation]
+    return fingerprint([*done, sorted(plan.anew)] if plan.anew else done)[:6]
 
 
 def _is_start(decision: Decision) -> bool:

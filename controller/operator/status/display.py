@@ -23,6 +23,11 @@ class TopologyDisplay:
         if self.board is not None:
             self.board.show(resource.namespace, resource.name, resource, seen)
 
+    def refused(self, namespace: str, name: str, why: str) -> None:
+        """Its newest spec is not taken, or is (`why` is empty)."""
+        if self.board is not None:
+            self.board.refuse(namespace, name, why)
+
     def tell(self, state: TopologyState) -> None:
         """Write what is new to the API server, as far as there are writes to spare."""
         self.reporter.tell(state)

@@ -17,6 +17,7 @@ from typing import Any
 from reprise.controller.crd.base import TopologyReference
 from reprise.controller.crd.conditions import ConditionReason, ConditionUpdate, Truth, merged
 from reprise.controller.crd.convert import (
+    TOPOLOGY_LABEL,
     incident_object,
     incident_status,
     object_name,
@@ -63,7 +64,7 @@ class ObjectPublisher:
     """Objects that never change again."""
     _conditions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     _proposals: dict[str, set[str]] = field(default_factory=dict)
-    """By incident the objects of plans that waited for approval, as far as this operator has made them."""
+    """By incident the objects of plans that waited for approval, as far as this operator has made or found them."""
 
     def status(self, body: Mapping[str, Any], stands: Mapping[str, Any] | None = None) -> None:
         """The StreamTopology's; `stands`: what the object says now, as far as this operator has not written it."""
@@ -111,6 +112,19 @@ class ObjectPublisher:
     def find_plan(self, name: str) -> Mapping[str, Any]:
         """The object of a plan as it is now; empty where there is none."""
         return self.api.find(self._path("recoveryplans", name)) or {}
+
+    def listed_plans(self) -> list[Any]:
+        """The objects of all plans of the topology, proposed ones included."""
+        selector = f"{TOPOLOGY_LABEL}={self.reference.name}"
+        return self.api.list(self._folder("recoveryplans"), labelSelector=selector)
+
+    def adopt(self, incident: str, name: str) -> None:
+        """An operator before this one has proposed a plan under this name: it goes with its incident."""
+        self._proposals.setdefault(incident, set()).add(name)
+
+    def remove_proposal(self, name: str) -> None:
+        """A proposed plan of an incident that is on no record any more."""
+        self.api.at(Urgency.ROUTINE).delete(self._path("recoveryplans", name))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from reprise.controller.kubernetes.errors import BudgetError, OperatorError
 from reprise.controller.kubernetes.events import EventReason, Events
 from reprise.controller.kubernetes.pods import seconds
 from reprise.controller.operator.status.approval import PlanApproval
+from reprise.controller.operator.status.former_proposals import FormerProposals
 from reprise.controller.operator.status.publisher import ObjectPublisher
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import status_of
@@ -44,6 +45,7 @@ class StatusReporter:
     approval: PlanApproval
     events: Events
     routine: Api
+    former: FormerProposals
     standing: Mapping[str, Any] = field(default_factory=dict)
     """The status as it was written last, or as the object had it."""
     behind: bool = False
@@ -59,7 +61,9 @@ class StatusReporter:
 
     @classmethod
     def of(cls, api: Api, name: str, publisher: ObjectPublisher, events: Events) -> StatusReporter:
-        return cls(name, publisher, PlanApproval(publisher, events), events, api.at(Urgency.ROUTINE))
+        approval = PlanApproval(publisher, events)
+        former = FormerProposals(publisher, approval)
+        return cls(name, publisher, approval, events, api.at(Urgency.ROUTINE), former)
 
     @property
     def recovering(self) -> bool:
@@ -99,6 +103,7 @@ class StatusReporter:
         self._announce(updates)
         if seen is not None and seen.connected:
             self._name_culprits(seen)
+            self.former.settle(seen)
             self.publisher.recoveries(seen)
             if not now.held_back:
                 self.approval.withdraw()

@@ -8,6 +8,7 @@ from reprise.controller.operator.pods.capacity import NOTHING_KNOWN, CapacityFor
 from reprise.controller.operator.pods.witness import PodVerdicts
 from reprise.controller.status.query_state import RunState
 from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.domains import Losses
 from reprise.spark_jobs.topology import StreamTopology
 
 
@@ -23,6 +24,8 @@ class TopologyState:
     """Why the newest spec cannot be run."""
     state: RunState | None = None
     """What the records say."""
+    losses: Losses | None = None
+    """What each failure domain would take; None where none is named, or no node is there."""
     findings: PodVerdicts = field(default_factory=PodVerdicts)
     """What is known of the executors' pods."""
     driver: str = ""

@@ -13,9 +13,11 @@ from reprise.controller.crd.topology_status import (
     MAX_NAMED,
     CheckpointStatus,
     DriverStatus,
+    FailureDomainsStatus,
     NodesStatus,
     OutputStatus,
     QueriesStatus,
+    SkipStatus,
     StandbysStatus,
     TopologyStatus,
     UpstreamBackupStatus,
@@ -25,9 +27,11 @@ from reprise.controller.operator.pods.verdict import State
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.plural import counted
 from reprise.controller.status.query_state import RunState, Status
+from reprise.controller.status.skips import skip_views
 from reprise.controller.topology_view import promises_of
 from reprise.controller.zookeeper.advance import FEW, STILL_S
 from reprise.controller.zookeeper.observation import Observation
+from reprise.scheduler.domains import Losses
 from reprise.spark_jobs.topology import StreamTopology
 from reprise.spark_jobs.topology.promise import Guarantee
 
@@ -52,8 +56,10 @@ def status_of(
         nodes=_nodes(now),
         partitions=sum(stage.parallelism for stage in resource.stages),
         standbys=_standbys(resource, seen),
+        failure_domains=_failure_domains(now.losses),
         upstream_backup=_upstream_backup(resource, seen),
         outputs=outputs_status(resource),
+        skips=_skips(now.state, seen),
         checkpoint=CheckpointStatus(
             position=progress.checkpoint if progress else 0,
             completed_at=None if now.completed_at is None else rfc3339(now.completed_at),
@@ -116,7 +122,7 @@ def _reconciling(now: TopologyState, seen: Observation) -> ConditionUpdate:
     """`Reconciling`, as kstatus has it: the topology is being started, or its driver still runs the spec before, as where it
     drains first or its successor could not start.  An incident is none of it: the spec is in effect."""
     if seen.desired is None and not now.invalid:
-        return ConditionUpdate("Reconciling", Truth.TRUE, ConditionReason.STARTING)
+        return ConditionUpdate("Reconciling", Truth.TRUE, ConditionReason.STARTING, _start_waits(now, seen))
     if now.driver_outdated:
         return ConditionUpdate("Reconciling", Truth.TRUE, ConditionReason.SPEC_PENDING, now.driver_problem)
     return _no("Reconciling", ConditionReason.UP_TO_DATE)
@@ -125,8 +131,7 @@ def _reconciling(now: TopologyState, seen: Observation) -> ConditionUpdate:
 def _ready(now: TopologyState, missing: int) -> ConditionUpdate:
     seen = now.observation
     if seen is None or seen.desired is None:
-        waits = seen.waits if seen is not None else ""
-        return _no("Ready", ConditionReason.STARTING, now.driver_problem or cut(waits, 512) or _starting(now))
+        return _no("Ready", ConditionReason.STARTING, _start_waits(now, seen))
     if now.held_back:
         return _no("Ready", ConditionReason.AWAITING_APPROVAL, f"plan {now.held_back} waits for approval")
     if now.state is not None and now.state.stalled:
@@ -166,13 +171,18 @@ def _unwatched(seen: Observation, state: RunState | None) -> str:
     return f"{many} not been seen to advance yet" if still else ""
 
 
+def _start_waits(now: TopologyState, seen: Observation | None) -> str:
+    """What the start waits for."""
+    return now.driver_problem or cut(seen.waits if seen is not None else "", 512) or _starting(now)
+
+
 def _starting(now: TopologyState) -> str:
     """What is waited for: answers "why is nothing happening"."""
     pending = [
         (name, v) for name, v in now.findings.verdicts.items() if v.state is State.PENDING and v.reason
     ]
     if pending:
-        return cut(f"{len(pending)} executor pods have no machine: {pending[0][1].reason}", 512)
+        return cut(f"{len(pending)} executor pods have no Kubernetes node: {pending[0][1].reason}", 512)
     held_up = [
         v.reason
         for v in now.findings.verdicts.values()
@@ -240,10 +250,29 @@ def _standbys(resource: StreamTopology, seen: Observation) -> StandbysStatus | N
     return StandbysStatus(ready=min(ready, wanted), wanted=wanted) if wanted else None
 
 
+def _failure_domains(found: Losses | None) -> FailureDomainsStatus | None:
+    if found is None:
+        return None
+    return FailureDomainsStatus(
+        count=len(found.by_domain), priority=found.priority, worst=found.worst, summary=str(found)
+    )
+
+
 def _upstream_backup(resource: StreamTopology, seen: Observation) -> UpstreamBackupStatus | None:
-    wanted = sum(operator.parallelism for operator in resource.operators if operator.backed_upstream)
-    ready = len(seen.progress.backed) if seen.progress else 0
+    backed = {o.name: o.parallelism for o in resource.operators if o.backed_upstream}
+    wanted = sum(backed.values())
+    now = seen.progress.backed if seen.progress else ()
+    ready = sum(partition.rpartition(".")[0] in backed for partition in now)
     return UpstreamBackupStatus(ready=min(ready, wanted), wanted=wanted) if wanted else None
+
+
+def _skips(state: RunState, seen: Observation) -> list[SkipStatus]:
+    queries = {query.id for query in state.queries}
+    asked = sorted(seen.desired.anew) if seen.desired else ()
+    return [
+        SkipStatus(query=cut(skip.query, 253), taken=skip.taken, partitions=len(skip.partitions))
+        for skip in skip_views(queries, asked, seen)[:MAX_LISTED]
+    ]
 
 
 _LEAST_FIRST = {Guarantee.GAP: 0, Guarantee.PRECISE_BY_CHECKPOINT: 1, None: 2, Guarantee.PRECISE: 3}
@@ -251,10 +280,15 @@ _LEAST_FIRST = {Guarantee.GAP: 0, Guarantee.PRECISE_BY_CHECKPOINT: 1, None: 2, G
 
 def outputs_status(resource: StreamTopology) -> list[OutputStatus]:
     """What is promised of outputs, the least first, as many as an object may list."""
-    found = sorted(promises_of(resource).items(), key=lambda one: _LEAST_FIRST[one[1].guarantee])
+    found = sorted(
+        promises_of(resource).items(), key=lambda one: (_LEAST_FIRST[one[1].guarantee], one[1].whole)
+    )
     return [
         OutputStatus(
-            operator=name, guarantee=promise.guarantee, limited_by=list(promise.limited_by[:MAX_NAMED])
+            operator=name,
+            guarantee=promise.guarantee,
+            limited_by=list(promise.limited_by[:MAX_NAMED]),
+            given_up=list(promise.given_up[:MAX_NAMED]),
         )
         for name, promise in found[:MAX_LISTED]
     ]

@@ -14,6 +14,9 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** A cell of a table whose title stands beside it where the window is narrow; roles, as such a table is no table to CSS. */
+export const cell = (title, attributes = {}, ...children) => el("td", { role: "cell", "data-title": title, ...attributes }, ...children);
+
 export function setText(node, value) {
   const text = String(value);
   if (node.textContent !== text) node.textContent = text;

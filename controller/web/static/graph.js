@@ -1,18 +1,20 @@
 // The topology as a graph of operators; an open operator shows each partition with its state and position.
 //
 // Operators are laid out and not partitions: a dozen boxes are readable where a thousand partitions with all their edges are
-// not.  Boxes and cells are buttons, so they have names, states and focus; the whole graph is one stop of the Tab key, and
+// not.  In a window as narrow as a phone the boxes are a list in the order of the stream, each with what it reads: a graph
+// that has to be pushed about shows less.  Boxes and cells are buttons, so they have names, states and focus; the whole graph is one stop of the Tab key, and
 // arrow keys go to the nearest thing in their direction.
 
 import { el, keyed, setAttribute, setText } from "./dom.js";
 import { count } from "./format.js";
-import { columns, layOut, path } from "./layout.js";
+import { cellWidth, columns, layOut, path } from "./layout.js";
 import { members } from "./needs.js";
 import { PARTITION_STATES, setShape, shape } from "./shapes.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const FITS = 150; // partitions that are all shown when nobody has said how many to show
 const NARROW = 720; // px
+const LISTED = 520; // px
 const LEAST_SCALE = 0.62;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -44,18 +46,28 @@ export class Graph {
     const isIn = selected?.query ? members(doc, selected.query) : (id) => id === selected?.partition;
     const isOpen = (operator) => this.#opened.get(`${level} ${operator.name}`) ?? (level === "all" || (level === "auto" && doc.partitions.length <= FITS));
     const upright = this.#box.clientWidth < NARROW;
+    this.listed = this.#box.clientWidth < LISTED;
+    const cell = cellWidth(Math.max(...doc.partitions.map((partition) => partition.id.split(".").at(-1).length + String(partition.position ?? "–").length)));
     const states = new Map(doc.partitions.map((partition) => [partition.id, partition]));
-    const shape = JSON.stringify([doc.graph, doc.graph.operators.map(isOpen), upright, this.#box.clientWidth]);
+    const shape = JSON.stringify([doc.graph, doc.graph.operators.map(isOpen), upright, this.#box.clientWidth, cell]);
     if (shape !== this.#drawn) {
       this.#drawn = shape;
-      this.#place(layOut(doc.graph, isOpen, upright));
+      if (this.listed) this.#list();
+      else this.#place(layOut(doc.graph, isOpen, upright, cell));
     }
     keyed(this.#boxes, doc.graph.operators, (operator) => operator.name, (operator) => this.#operator(operator, level), (node, operator) => this.#update(node, operator, isOpen(operator), states, selected, isIn));
     const buttons = this.#buttons();
     if (!buttons.includes(this.#current)) this.#focus(buttons[0]);
   }
 
+  #list() {
+    this.#canvas.classList.add("listed");
+    Object.assign(this.#canvas.style, { width: "", height: "", zoom: 1 });
+    this.#edges.replaceChildren();
+  }
+
   #place({ boxes, edges, width, height }) {
+    this.#canvas.classList.remove("listed");
     const scale = Math.max(LEAST_SCALE, Math.min(1, (this.#box.clientWidth - 8) / width));
     Object.assign(this.#canvas.style, { width: `${width}px`, height: `${height}px`, zoom: scale });
     this.places = boxes;
@@ -71,14 +83,17 @@ export class Graph {
       this.#opened.set(`${chosen} ${operator.name}`, toggle.getAttribute("aria-expanded") !== "true");
       this.show(...this.#args);
     });
-    return el("div", { class: `operator ${operator.kind}`, "data-level": level }, toggle, el("div", { class: "cells" }), el("ul", { class: "counts" }));
+    return el("div", { class: `operator ${operator.kind}`, "data-level": level }, toggle, el("p", { class: "small reading" }), el("div", { class: "cells" }), el("ul", { class: "counts" }));
   }
 
   #update(node, operator, open, states, selected, isIn) {
-    const [toggle, cells, counts] = node.children;
+    const [toggle, reading, cells, counts] = node.children;
     const partitions = operator.partitions.map((id) => states.get(id));
-    const { x, y, width, height } = this.places.get(operator.name);
-    Object.assign(node.style, { left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` });
+    const { x, y, width, height } = this.listed ? {} : this.places.get(operator.name);
+    const px = (value) => (value === undefined ? "" : `${value}px`);
+    Object.assign(node.style, { left: px(x), top: px(y), width: px(width), height: px(height) });
+    reading.hidden = !this.listed;
+    setText(reading, readingOf(operator, this.#args[0].graph));
     setText(toggle.children[0], operator.name);
     setText(toggle.children[2], `${operator.partitions.length}`);
     setAttribute(toggle, "aria-expanded", open);
@@ -88,7 +103,7 @@ export class Graph {
     setAttribute(node, "data-in", !open && partitions.some((partition) => isIn(partition.id)));
     cells.hidden = !open;
     counts.hidden = open;
-    cells.style.gridTemplateColumns = `repeat(${columns(partitions.length)}, 1fr)`;
+    cells.style.gridTemplateColumns = this.listed ? "" : `repeat(${columns(partitions.length)}, 1fr)`;
     keyed(cells, open ? partitions : [], (partition) => partition.id, (partition) => this.#cell(partition), (cell, partition) => updateCell(cell, partition, selected, isIn));
     keyed(counts, open ? [] : [...found, ["at", range(partitions)]], ([state]) => state, ([state]) => el("li", {}, ...(state === "at" ? [] : [shape(state)]), el("span")), (line, [state, many]) => setText(line.lastChild, state === "at" ? many : `${many} ${state}`));
   }
@@ -131,6 +146,13 @@ function updateCell(cell, partition, selected, isIn) {
   const where = partition.position === null ? "not at work" : `batch ${partition.position}`;
   setText(name, `${partition.id}, ${partition.state}, ${where}${partition.node ? `, on ${partition.node}` : ""}`);
   setAttribute(cell, "title", `${partition.id}: ${partition.state}${partition.reason ? `, ${partition.reason}` : ""}; needed by ${count(partition.needed_by, "query")}`);
+}
+
+/** What an operator reads, in words, for the list. */
+function readingOf(operator, graph) {
+  const inputs = graph.edges.filter((edge) => edge.target === operator.name);
+  if (!inputs.length) return "a source";
+  return `reads ${inputs.map((edge) => `${edge.origin}${edge.label ? ` (${edge.label})` : ""}${edge.feedback ? " of the batch before" : ""}`).join(", ")}`;
 }
 
 function range(partitions) {

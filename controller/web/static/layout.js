@@ -3,30 +3,60 @@
 import dagre from "./vendor/dagre.esm.js";
 
 const CELL = { width: 84, height: 24, gap: 4 };
+const CHARACTER = 7.6; // px of a digit in a cell, at most
 const HEAD = 30;
+const LINE = 19; // px of one more line of a name
 const PAD = 6;
 const CLOSED = { width: 214, height: 90 };
 const MIN_WIDTH = 124;
+const WIDEST_NAME = 260; // px; a longer name takes several lines, and is whole all the same
+const BESIDE_NAME = 58; // px of the head that are not the name's
+
+const pen = document.createElement("canvas").getContext("2d");
+const known = new Map();
+
+/** The width that a name takes in one line, px. */
+function widthOf(name) {
+  if (!known.has(name)) {
+    pen.font = `bold 15px ${getComputedStyle(document.body).fontFamily}`;
+    known.set(name, Math.ceil(pen.measureText(name).width) + 4);
+  }
+  return known.get(name);
+}
+
+/** Width and lines of the head of an operator. */
+function head(operator) {
+  const whole = widthOf(operator.name);
+  const width = Math.min(whole, WIDEST_NAME) + BESIDE_NAME;
+  // a line that breaks at a hyphen may be half empty
+  return { width, lines: whole <= WIDEST_NAME ? 1 : Math.ceil(whole / WIDEST_NAME) + 1 };
+}
 
 /** Cells side by side in a box of so many. */
 export const columns = (cells) => Math.max(1, Math.ceil(Math.sqrt(cells / 3)));
 
-function size(operator, open) {
-  if (!open) return { ...CLOSED };
+function size(operator, open, cell) {
+  const { width: least, lines } = head(operator);
+  const more = (lines - 1) * LINE;
+  if (!open) return { width: Math.max(CLOSED.width, least), height: CLOSED.height + more };
   const across = columns(operator.partitions.length);
   const down = Math.ceil(operator.partitions.length / across);
   return {
-    width: Math.max(MIN_WIDTH, across * (CELL.width + CELL.gap) + 2 * PAD),
-    height: HEAD + down * (CELL.height + CELL.gap) + 2 * PAD,
+    width: Math.max(MIN_WIDTH, least, across * (cell + CELL.gap) + 2 * PAD),
+    height: HEAD + more + down * (CELL.height + CELL.gap) + 2 * PAD,
   };
 }
 
-/** Boxes by operator (x, y of the corner), edges with points, and the size of the whole; `upright`: from top to bottom. */
-export function layOut(graph, isOpen, upright) {
+/** The width of a cell with so many characters of index and position, px. */
+export const cellWidth = (characters) => Math.max(CELL.width, Math.ceil(44 + characters * CHARACTER));
+
+/** Boxes by operator (x, y of the corner), edges with points, and the size of the whole; `upright`: from top to bottom; `cell`:
+    width of a partition. */
+export function layOut(graph, isOpen, upright, cell) {
   const g = new dagre.graphlib.Graph({ multigraph: true });
   g.setGraph({ rankdir: upright ? "TB" : "LR", nodesep: 22, ranksep: upright ? 38 : 58, edgesep: 10, marginx: 8, marginy: 8 });
   g.setDefaultEdgeLabel(() => ({}));
-  for (const operator of graph.operators) g.setNode(operator.name, size(operator, isOpen(operator)));
+  for (const operator of graph.operators) g.setNode(operator.name, size(operator, isOpen(operator), cell));
   graph.edges.forEach((edge, index) => {
     const label = edge.feedback ? `${edge.label} (batch before)` : edge.label;
     g.setEdge(edge.origin, edge.target, { text: label, width: label.length * 6, height: 12, labelpos: "c" }, String(index));

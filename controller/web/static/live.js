@@ -4,9 +4,12 @@
 
 const POLL_MS = 2000;
 const STREAM_AGAIN_MS = 10000;
+const PATIENCE_MS = 10000; // a controller that does not answer for so long counts as away
+export const OLD_S = 60; // nobody looks at a quiet topology less often than every half minute
 
-/** `show(document)` for each newer one; `say(mode)` with live, polling, missing or away. Returns nothing; lasts as long as the page. */
-export function follow(url, stream, show, say) {
+/** `show(document)` for each newer one; `say(mode, words)` after each question: live, polling, missing, signed-out or away, with
+    what the server says.  `asked(age)`: how many seconds old what was shown is, after each answer.  Lasts as long as the page. */
+export function follow(url, stream, show, say, asked = () => {}) {
   let mode = "polling";
   let asking = false;
   let again = false;
@@ -21,15 +24,16 @@ export function follow(url, stream, show, say) {
     }
     asking = true;
     try {
-      const answer = await fetch(url, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
+      const answer = await fetch(url, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+      if (answer.ok || answer.status === 304) asked(Number(answer.headers.get("Age") ?? 0));
       if (answer.status === 200) {
         tag = answer.headers.get("ETag");
         show(await answer.json());
       }
-      if (answer.ok || answer.status === 304) say(source?.readyState === EventSource.OPEN ? "live" : "polling");
-      else say(answer.status === 404 ? "missing" : "away");
+      if (answer.ok || answer.status === 304) say(source?.readyState === EventSource.OPEN ? "live" : "polling", "");
+      else say(REFUSALS[answer.status] ?? "away", answer.status === 503 ? (await answer.text()).trim() : "");
     } catch {
-      say("away");
+      say("away", "");
     } finally {
       asking = false;
       if (again) {
@@ -43,6 +47,7 @@ export function follow(url, stream, show, say) {
     source = new EventSource(stream);
     source.addEventListener("open", () => (mode = "live"));
     source.addEventListener("news", ask);
+    source.addEventListener("gone", ask);
     source.addEventListener("error", () => {
       mode = "polling";
       if (source.readyState === EventSource.CLOSED) closedAt = Date.now();
@@ -67,16 +72,20 @@ export function follow(url, stream, show, say) {
   wake();
   setInterval(() => {
     if (document.hidden) return;
-    if (mode !== "live") ask();
+    if (mode !== "live" || source?.readyState !== EventSource.OPEN) ask();
     if (source?.readyState === EventSource.CLOSED && Date.now() - closedAt > STREAM_AGAIN_MS) listen();
   }, POLL_MS);
+  // A stream is silent while nothing is new; whether somebody still looks is asked for besides.
+  setInterval(() => document.hidden || ask(), (OLD_S * 1000) / 4);
 }
 
+const REFUSALS = { 404: "missing", 401: "signed-out" };
 const WORDS = {
   live: "● live",
   polling: "◐ asking every 2 s",
-  missing: "✕ not looked after here (yet)",
-  away: "✕ the controller does not answer: old state",
+  missing: "○ not looked after here",
+  "signed-out": "✕ signed out",
+  away: "✕ no answer",
 };
 
 /** How to say it, in an element with role status. */

@@ -2,6 +2,7 @@
 
 import { byId, el, setText, whenChanged } from "./dom.js";
 import { clock, count, cpu, some } from "./format.js";
+import { table } from "./table.js";
 
 export function plan(doc) {
   const incident = doc.incident ?? doc.last_incident;
@@ -17,7 +18,7 @@ function body(record) {
     : `Worth ${record.value}; no plan for this capacity is worth more than ${record.bound}.`;
   const restored = Object.keys(record.added).length;
   return [
-    el("p", { class: "clamp" }, `${clock(record.time)}: ${record.summary}`),
+    el("p", {}, `${clock(record.time)}: ${record.summary}`),
     el("p", { class: "small" }, `${proof} ${record.algorithm ?? "unknown planner"}${record.why ? ` (${record.why})` : ""}, ${(record.seconds * 1000).toFixed(1)} ms. `,
       `Restores ${count(restored, "partition")} from checkpoint ${record.checkpoint}${record.rollback ? ", after a rollback of everything" : ""}; ${record.at_work} at work. ${record.note}`),
     chosen(record.chosen),
@@ -45,13 +46,6 @@ function free(nodes) {
 
 function earlier(plans) {
   if (!plans.length) return [];
-  const lines = plans.toReversed().map((record) => el("li", {}, el("span", { class: "clamp" }, `${clock(record.time)} ${record.id}: ${record.summary}`)));
+  const lines = plans.toReversed().map((record) => el("li", {}, el("span", {}, `${clock(record.time)} ${record.id}: ${record.summary}`)));
   return [el("details", {}, el("summary", {}, `${count(plans.length, "plan")} before it`), el("ol", { reversed: true }, ...lines))];
-}
-
-function table(caption, titles, lines, numbers) {
-  const kind = (index) => (numbers.includes(index) ? "number" : null);
-  const head = el("tr", {}, ...titles.map((title, index) => el("th", { scope: "col", class: kind(index) ?? "" }, title)));
-  const rows = lines.map((cells) => el("tr", {}, ...cells.map((cell, index) => el(index ? "td" : "th", { scope: index ? null : "row", class: kind(index) ?? "" }, String(cell)))));
-  return el("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": caption }, el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, ...rows)));
 }

@@ -1,6 +1,8 @@
 // The queries, the most valuable first, with the reason of those that are not there.
 
-import { byId, el, keyed, setAttribute, setText } from "./dom.js";
+import { byId, cell, el, keyed, setAttribute, setText } from "./dom.js";
+import { lagOf } from "./format.js";
+import { why as whyOf } from "./gaps.js";
 import { badge, setBadge } from "./shapes.js";
 
 const FIRST = 60;
@@ -14,7 +16,7 @@ export function queries(doc, selected, select) {
     // those that are down are never among the hidden ones
     items = [...items.filter((query) => query.state !== "available"), ...items.filter((query) => query.state === "available")].slice(0, FIRST);
   }
-  keyed(byId("query-rows"), items, (query) => query.id, (query) => row(query, select), (line, query) => update(line, query, selected));
+  keyed(byId("query-rows"), items, (query) => query.id, (query) => row(query, select), (line, query) => update(line, query, doc, selected));
   const more = byId("more-queries");
   more.hidden = items.length === total;
   setText(more, `Show all ${total}`);
@@ -30,15 +32,15 @@ export function wireQueries(redraw) {
 
 function row(query, select) {
   const button = el("button", { type: "button", class: "link", onclick: () => select({ query: query.id }) }, query.id);
-  return el("tr", {}, el("th", { scope: "row" }, button), el("td", {}, badge(query.state)), el("td", { class: "number" }), el("td", { class: "number" }), el("td", { class: "why" }));
+  return el("tr", { role: "row" }, el("th", { scope: "row", role: "rowheader", class: "name" }, button), cell("state", {}, badge(query.state)), cell("priority", { class: "number" }), cell("lag", { class: "number lag" }), cell("why", { class: "why" }));
 }
 
-function update(line, query, selected) {
+function update(line, query, doc, selected) {
   const [head, state, priority, lag, why] = line.children;
   setAttribute(head.firstChild, "aria-pressed", selected?.query === query.id);
   setAttribute(line, "data-state", query.state);
   setBadge(state.firstChild, query.state);
   setText(priority, query.priority);
-  setText(lag, query.lag);
-  setText(why, query.reason);
+  setText(lag, lagOf(query));
+  whyOf(why, query.reason, doc, query);
 }

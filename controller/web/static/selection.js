@@ -1,7 +1,8 @@
 // What is known of the partition or query that was selected.
 
 import { byId, el, whenChanged } from "./dom.js";
-import { bytes, count, cpu, some } from "./format.js";
+import { bytes, count, cpu, lagOf, rate, some, watermarkOf } from "./format.js";
+import { lacking, wished } from "./gaps.js";
 import { queriesOf, reads } from "./needs.js";
 import { badge } from "./shapes.js";
 
@@ -10,7 +11,7 @@ export function selection(doc, selected, select) {
   const partition = doc.partitions.find((entry) => entry.id === selected?.partition);
   const query = doc.queries.items.find((entry) => entry.id === selected?.query);
   box.hidden = !partition && !query;
-  const value = partition ?? query ?? null;
+  const value = partition ?? (query ? [query, wished(doc, query)] : null);
   whenChanged(box, value, () => box.replaceChildren(...(partition ? ofPartition(partition, doc, select) : query ? ofQuery(query, doc, select) : [])));
 }
 
@@ -37,9 +38,13 @@ function ofPartition(partition, doc, select) {
     head(`Partition ${partition.id}`, partition.state, select),
     partition.reason ? el("p", {}, partition.reason) : null,
     facts([
-      ["position", partition.position === null ? "not at work" : `batch ${partition.position}, ${count(partition.lag, "batch")} behind`],
+      ["position", partition.position === null ? "not at work" : `batch ${partition.position}, ${lagOf(partition)} behind`],
       ["node", partition.node ?? "none that is alive"],
       ["CPU", cpu(partition.cost)],
+      ["throughput", partition.input_rows_s === null ? "not known" : `${rate(partition.input_rows_s)} rows/s`],
+      ["watermark", watermarkOf(partition, doc.time)],
+      ["checkpoint", partition.checkpoint === null ? "not known" : partition.checkpoint === 0 ? "none yet" : `batch ${partition.checkpoint}`],
+      ...(partition.error ? [["error", partition.error]] : []),
       ["stored state", partition.state_bytes === null ? "not known yet" : bytes(partition.state_bytes)],
       ...standbyOf(partition, doc),
       ...(partition.backed === null ? [] : [["upstream backup", partition.backed ? "could be fed again" : "would come from a checkpoint"]]),
@@ -58,13 +63,16 @@ function promiseOf(id, doc) {
 }
 
 function ofQuery(query, doc, select) {
+  const wish = wished(doc, query);
   return [
     head(`Query ${query.id}`, query.state, select),
     query.reason ? el("p", {}, query.reason) : null,
     facts([
       ["priority", query.priority],
-      ["lag", count(query.lag, "batch")],
+      ["lag", lagOf(query)],
       ...promiseOf(query.id, doc),
+      ...(query.gaps.length ? [["gaps", `${lacking(query)}; each is marked where it is shown`]] : []),
+      ...(wish ? [["asked for", wish]] : []),
       ["needs", `${count(query.partitions, "partition")}, outlined in the graph`],
       ["missing", query.missing.length ? links(query.missing, "partition", select, query.missing_total) : "none"],
     ]),

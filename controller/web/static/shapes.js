@@ -20,6 +20,7 @@ const PATHS = {
   draining: HALF,
   drained: RING,
   lost: CROSS,
+  refused: "M0.5 0.5h11v11h-11zM5.1 2v5h1.8v-5zM5.1 8.2v1.8h1.8v-1.8z",
 };
 
 export const PARTITION_STATES = ["running", "catching-up", "starved", "restoring", "waiting", "poisoned"];

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from itertools import accumulate
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -163,6 +164,7 @@ def test_crossing_partitions_are_not_laminar() -> None:
     assert laminar_forest(compile_problem(instance)) is None
 
 
+@pytest.mark.long
 def test_a_long_chain_is_solved_without_recursion() -> None:
     """A pipeline of 400 stages; behind each a query that needs all stages so far and one partition of its
     own."""
@@ -182,6 +184,7 @@ def test_a_long_chain_is_solved_without_recursion() -> None:
     assert plan.value == max(by_depth)
 
 
+@pytest.mark.long
 def test_five_hundred_separate_queries_are_a_plain_knapsack() -> None:
     instance = Instance(
         900,
@@ -226,6 +229,7 @@ def test_highs_starts_from_the_heuristic_plan() -> None:
     assert starts[0] == problem.value_of(warm)
 
 
+@pytest.mark.long
 def test_when_time_runs_out_the_start_stands_with_a_bound_above_the_optimum() -> None:
     instance = sukp(random.Random(1), 60, 60, 0.1, 0.75)
     problem = compile_problem(instance)
@@ -266,6 +270,7 @@ def test_up_to_eighteen_queries_all_sets_are_compared() -> None:
     assert (plan.algorithm, plan.optimal) == ("dp", True)
 
 
+@pytest.mark.long
 def test_without_a_clock_the_integer_programme_is_the_same_every_time() -> None:
     instance = sukp(random.Random(2), 40, 40, 0.1, 0.75)
     assert solve(instance, "ilp", time_limit=0.05) == solve(instance, "ilp", time_limit=0.05)

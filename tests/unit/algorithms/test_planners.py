@@ -109,6 +109,7 @@ def test_exact_value_grows_with_capacity(instance: Instance, more: int) -> None:
     assert solve(larger, "auto").value >= solve(instance, "auto").value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(data=st.data())
 @examples(25)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms.errors import InstanceError
-from reprise.algorithms.recovery_line import Cause, Edge, Impossible, World, line
+from reprise.algorithms.recovery_line import Cause, Edge, Heard, Impossible, World, line
 from tests.support.examples import examples
 
 NEVER = 10**9
@@ -25,6 +25,7 @@ class Point:
     channels: Mapping[str, int] = field(default_factory=dict)
     sent: int = -1
     first: int = -1
+    inputs: Mapping[str, Heard] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.sent < 0:
@@ -432,3 +433,21 @@ def test_a_reader_takes_an_older_snapshot_where_its_lost_sender_has_stored_what_
 
     assert found(71, 81) == [70, 90], "one interval"
     assert found(81, 81) == [70, 60]
+
+
+def test_inputs_that_are_further_than_a_position_count_by_their_messages() -> None:
+    """In the order of arrival: what was taken early must be in its sender's snapshot, and what follows the marker of
+    the position must be there."""
+    edges = [Edge("u", "p")]
+
+    def world(sent: int, first_held: int) -> World[Point]:
+        u = (Point(0), Point(10, {"p": first_held}, sent=sent, first=sent + 1))
+        p = (Point(0), Point(8, sent=9, first=10, inputs={"u": Heard(marker=12, taken=15)}))
+        return World(edges, frozenset(), {"u": u, "p": p}, {}, {}, 1, frozenset())
+
+    found = line(world(15, 13), {"u", "p"})
+    assert not isinstance(found, Impossible) and (found["u"].position, found["p"].position) == (10, 8)
+    orphan = line(world(14, 1), {"u", "p"})
+    assert not isinstance(orphan, Impossible) and (orphan["u"].position, orphan["p"].position) == (10, 0)
+    missing = line(world(15, 14), {"u", "p"})
+    assert not isinstance(missing, Impossible) and (missing["u"].position, missing["p"].position) == (0, 0)

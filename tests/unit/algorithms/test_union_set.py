@@ -45,3 +45,10 @@ def test_two_of_the_same_shared_part_differ_by_their_own() -> None:
 def test_it_is_no_key() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(UnionSet(SHARED))
+
+
+def test_a_set_has_what_it_shares_and_what_it_has_beside() -> None:
+    shared = frozenset({"a", "b"})
+    common, own = UnionSet.parts_of(UnionSet(shared, ["b", "c"]))
+    assert common is shared and own == {"c"}
+    assert UnionSet.parts_of({"a"}) == (frozenset(), {"a"})

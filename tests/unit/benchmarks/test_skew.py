@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from benchmarks.skew_cases import (
     ORDERS,
     PROTOCOLS,
     QUERIES,
+    UNGUARDED,
     Case,
     Query,
     Size,
@@ -29,7 +31,9 @@ from benchmarks.skew_cases import (
 )
 from benchmarks.skew_measure import (
     Figures,
+    Second,
     Watch,
+    by_second,
     figures,
     halves,
     late_in_halves,
@@ -43,8 +47,16 @@ from benchmarks.skew_measure import (
     stored,
     uneven_ends,
 )
-from benchmarks.skew_probe import APPLIED, FROZEN, NotedJoin, NotedRunningAggregate, NotedSink, read_notes
-from benchmarks.skew_report import Measured, grids, plot, theirs
+from benchmarks.skew_probe import (
+    APPLIED,
+    BALLAST,
+    FROZEN,
+    NotedJoin,
+    NotedRunningAggregate,
+    NotedSink,
+    read_notes,
+)
+from benchmarks.skew_report import Measured, grids, plot, plot_seconds, plot_states, rates_grid, theirs
 from reprise.contract import Inbox, Input, Place
 from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.run.config import Outcome, RunResult
@@ -92,9 +104,9 @@ def test_the_operators_that_note_give_the_rows_of_those_of_the_library(query: st
     assert seen == applied > 0
 
 
-def test_the_order_of_arrival_is_refused_for_all_but_coordinated_checkpoints() -> None:
+def test_the_order_of_arrival_is_refused_with_communication_induced_checkpoints() -> None:
     found = refusals(list(QUERIES), WAYS, SIZE)
-    assert set(found) == {w for w in WAYS if w.order == "arrival" and w.protocol != "coordinated"}
+    assert set(found) == {w for w in WAYS if w.order == "arrival" and w.protocol == "communication-induced"}
     assert all("spec.checkpoint.protocol" in reason for reason in found.values())
 
 
@@ -171,6 +183,9 @@ def test_the_unpaced_rate_is_that_of_batches_as_large_as_at_that_rate(
         ["--batches", "20"],
         ["--nodes", "1"],
         ["--rate", "0"],
+        ["--rates", "--rate", "50"],
+        ["--states", "-1"],
+        ["--states", "5", "--queries", "q1", "q3"],
     ],
 )
 def test_options_that_mean_nothing(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,6 +234,7 @@ def test_a_rate_does_not_hold_where_nothing_came_out() -> None:
     assert late_in_halves(dict.fromkeys(range(1, 4), (0.0, 1.0)), 1) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("more", "expected"), [(-1, False), (0, True), (1, True)])
 def test_a_rate_holds_only_where_every_batch_came_out(
     more: int, expected: bool, monkeypatch: pytest.MonkeyPatch
@@ -248,6 +264,85 @@ def test_all_have_the_rate_of_the_first_way_or_each_its_own_and_who_sustains_non
     monkeypatch.setattr(bench, "_sustained", lambda _cluster, _query, way: found[way])
     bench._measure_rates(cast(EmbeddedCluster, None), "q3")
     assert bench.rates == {("q3", way): rate for way, rate in expected.items()}
+
+
+def test_each_way_and_no_checkpoints_have_a_rate_and_nothing_else_is_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options = skew._options(["--out", str(tmp_path), "--rates", "--orders", "aligned", "--queries", "q1"])
+    bench = skew.Bench(options, Console(quiet=True))
+    sustained = {"none": 1000.0, "coordinated": 900.0, "uncoordinated": 0.0, "communication-induced": 450.0}
+    monkeypatch.setattr(bench, "_sustained", lambda _cluster, _query, way: sustained[way.protocol])
+    monkeypatch.setattr(skew, "EmbeddedCluster", lambda _config: nullcontext())
+    bench.run()
+    bench.write()
+    assert bench.found == []
+    (grid,) = [rates_grid(bench.rates)]
+    assert [row[:4] for row in grid.rows] == [
+        ("Q1", "aligned, none", "1,000", "-"),
+        ("Q1", "aligned, coordinated", "900", "90%"),
+        ("Q1", "aligned, communication-induced", "450", "45%"),
+    ]
+    assert "| 90% |" in (tmp_path / "skew.md").read_text()
+
+
+def test_no_checkpoint_is_due_in_a_run_without() -> None:
+    for query in QUERIES:
+        checkpoint = resource(query, UNGUARDED, 4000, 0.0, 80, SIZE).checkpoint
+        assert checkpoint.protocol == "coordinated" and checkpoint.interval_s is None
+        assert checkpoint.every_batches is not None and checkpoint.every_batches > 80
+
+
+def test_latency_by_the_second_counts_rows_from_the_kill() -> None:
+    due = {1: 8.0, 2: 9.0, 3: 10.0}
+    applied = [
+        {"at": 9.25, "rows": [[1, 10]]},
+        {"at": 9.75, "rows": [[1, 1], [2, 1], [99, 5]]},
+        {"at": 12.5, "rows": [[3, 4]]},
+    ]
+    assert by_second(applied, due, 10.0) == (Second(-1, 1.25, 1.75, 12), Second(2, 2.5, 2.5, 4))
+
+
+def test_latency_is_drawn_over_time(tmp_path: Path) -> None:
+    seconds = (Second(-1, 0.5, 0.75, 10), Second(4, 2.0, 3.0, 10))
+    one = Measured(Case("q3", ALIGNED, 0.5, 0.0, 500), Figures("done", seconds=seconds), True, (1.0, 2.0))
+    assert plot_seconds([one], "q3", tmp_path / "one.png").stat().st_size > 0
+    none = Measured(one.case, Figures("failed"), True, (1.0, 2.0))
+    assert plot_seconds([none], "q3", tmp_path / "none.png").stat().st_size > 0
+
+
+def test_states_are_larger_in_the_runs_that_say_so(tmp_path: Path) -> None:
+    found = list(cases(["q3"], [0.5], [0.0], {("q3", ALIGNED): 1000.0}, [0, 30]))
+    assert [case.ballast for case in found] == [0, 30]
+    assert len({case.folder for case in found}) == 2 and len({case.same_input for case in found}) == 1
+    noted = resource("q3", ALIGNED, 500, 0.0, 80, Size(3, 10, tmp_path, 30))
+    assert noted.operator("join").parameters["ballast"] == 30
+
+
+def test_ballast_is_stored_and_read_with_the_state(tmp_path: Path) -> None:
+    place = Place("count", 0, 1)
+    parameters: dict[str, Any] = {"keys": ["k"], "aggregate": {"seen": "count()"}, "notes": str(tmp_path)}
+    first = NotedRunningAggregate(ballast=2, **parameters)
+    tables = first.freeze(first.initial(place))()
+    stored_bytes = tables[BALLAST]["bytes"].to_pylist()
+    assert [len(one) for one in stored_bytes] == [2**20, 2**20] and stored_bytes[0] != stored_bytes[1]
+    second = NotedRunningAggregate(ballast=2, **parameters)
+    again = second.freeze(
+        second.restore(place, {n: t.slice(0, 1) if n == BALLAST else t for n, t in tables.items()})
+    )()
+    assert again[BALLAST].num_rows == 1, "it is what was read"
+    assert BALLAST not in NotedRunningAggregate(**parameters).freeze(first.initial(place))()
+
+
+def test_restart_is_drawn_by_the_size_of_states(tmp_path: Path) -> None:
+    runs = [
+        Measured(Case("q3", ALIGNED, 0.5, 0.0, 500, mib), Figures("done", restart=s), True, (1.0, 2.0))
+        for mib, s in ((0, 2.0), (30, 3.0))
+    ]
+    assert plot_states(runs, "q3", tmp_path / "states.png").stat().st_size > 0
+    (grid,) = grids(runs, {}, {("q3", ALIGNED): 1000.0})
+    found = [dict(zip(grid.columns, row, strict=True)) for row in grid.rows]
+    assert [(row["state +, MiB"], row["restart, s"]) for row in found] == [("0", "2.00"), ("30", "3.00")]
 
 
 def test_a_snapshot_is_stored_when_its_own_file_is() -> None:
@@ -283,6 +378,8 @@ def test_figures_of_a_run(tmp_path: Path) -> None:
     assert (found.p50_after, found.p99_after) == (4.0, 4.0)
     assert (found.pause_ms, found.stored) == (3.0, 0.25)
     assert (found.complete, found.behind) == (0.9, 3)
+    assert [(second.at, second.p50) for second in found.seconds][:2] == [(-18, 2.0), (-17, 2.0)]
+    assert found.seconds[-1].p50 == 4.0 and sum(second.rows for second in found.seconds) == 410
     assert (found.outcome, found.incidents, found.restart, found.recovery) == ("done", 1, 3.0, 8.0)
     own_clocks = figures(result, notes, watch, Way("aligned", "uncoordinated"), done)
     assert own_clocks.complete is None
@@ -426,6 +523,8 @@ def test_windows_that_ended_between_checkpoints_are_not_compared(tmp_path: Path)
     assert compared(even) is True
     assert "beside batch 2," in str(compared(uneven))
     assert compared(wrong) is False
+    by_own_clocks = same(windowed, (ALIGNED, Way("arrival", "uncoordinated")), (one, wrong))
+    assert by_own_clocks == "not compared: by own clocks no window ends with even inputs"
 
 
 # -- what is shown -------------------------------------------------------------------------------------------------------
@@ -448,6 +547,7 @@ def test_what_checkmate_says_stands_beside_what_it_has_run(
     assert theirs(Case("q3", way, share, hot, 500)) == expected
 
 
+@pytest.mark.long
 def test_the_table_has_growth_over_no_skew_and_what_is_refused(tmp_path: Path) -> None:
     base, skewed = (
         Figures("done", p50_before=0.5, complete=1.0, restart=2.0, recovery=4.0),
@@ -471,9 +571,9 @@ def test_the_table_has_growth_over_no_skew_and_what_is_refused(tmp_path: Path) -
 # -- the other benchmark of protocols ------------------------------------------------------------------------------------
 
 
-def test_checkpoints_in_the_order_of_arrival_are_coordinated(capsys: pytest.CaptureFixture[str]) -> None:
-    assert checkpoints._options(["--out", "x", "--order", "arrival"]).runs == ["coordinated"]
+def test_checkpoints_in_the_order_of_arrival_are_rounds_or_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert checkpoints._options(["--out", "x", "--order", "arrival"]).runs == ["coordinated", "checkpointed"]
     assert checkpoints._options(["--out", "x"]).runs == list(checkpoints.RUNS)
     with pytest.raises(SystemExit):
         checkpoints._options(["--out", "x", "--order", "arrival", "--runs", "memory"])
-    assert "spec.checkpoint.protocol" in capsys.readouterr().err
+    assert "spec.checkpoint.log" in capsys.readouterr().err

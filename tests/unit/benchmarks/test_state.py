@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from benchmarks import state
 
@@ -22,3 +25,17 @@ def test_every_mode_stores_the_state_and_is_shown_beside_the_figures_of_its_sour
     assert len(lines) == 2 + 4 + 2 + 2
     assert lines[2].endswith("| 617 |")
     assert lines[-2].endswith("| 18.8 / 21.3 |")
+
+
+@pytest.mark.slow
+def test_a_state_of_four_times_its_memory_is_held_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk: one in memory keeps everything there."""
+    monkeypatch.setattr(state, "SPILL_BATCHES", 3)
+    with tempfile.TemporaryDirectory(dir=Path.home()) as folder:
+        found = list(state.spills([8], Path(folder)))
+    assert [(one.memory_mb, one.keys) for one in found] == [
+        (2, "at random"),
+        (2, "nine of ten among a tenth"),
+    ]
+    assert all(0 < one.most_mb <= 2 and one.rows_s > 0 for one in found)
+    assert len(list(state.shown({"spill": found}))) == 2 + 2

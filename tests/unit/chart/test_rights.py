@@ -39,6 +39,7 @@ CALLS: dict[Right, tuple[str, str]] = {
     (_CR, "incidents", "delete"): (_STATUS, 'api.delete(self._path("incidents", name))'),
     (_CR, "incidents/status", "patch"): (_STATUS, 'self._write(self._path("incidents", name), '),
     (_CR, "recoveryplans", "get"): (_STATUS, 'self.api.find(self._path("recoveryplans", name))'),
+    (_CR, "recoveryplans", "list"): (_STATUS, 'self.api.list(self._folder("recoveryplans")'),
     (_CR, "recoveryplans", "create"): (_STATUS, 'self._create("recoveryplans", '),
     (_CR, "recoveryplans", "delete"): (_STATUS, 'api.delete(self._path("recoveryplans", '),
     (_CR, "recoveryplans/status", "patch"): (_STATUS, 'api.apply(f"{path}/status", body)'),

@@ -25,8 +25,6 @@ EVERYTHING = {
     "watch__allNamespaces": "true",
     "rbac__readNodes": "true",
     "rbac__readCapacity": "true",
-    "metrics__enabled": "true",
-    "web__enabled": "true",
     "metrics__serviceMonitor__enabled": "true",
     "metrics__prometheusRule__enabled": "true",
     "metrics__dashboards__enabled": "true",
@@ -34,6 +32,7 @@ EVERYTHING = {
     "image__pullSecrets[0]": "registry",
     "antiAffinity__executors": "required",
 }
+NOTHING_SERVED = {"web__enabled": "false", "metrics__enabled": "false"}
 CHOICES: tuple[dict[str, str], ...] = (
     {},
     EVERYTHING,
@@ -332,7 +331,7 @@ def test_the_key_of_zookeeper_s_users_is_the_operator_s_alone() -> None:
 
 
 def test_network_policies_open_what_is_needed() -> None:
-    plain = one(render(), "NetworkPolicy", OPERATOR)["spec"]
+    plain = one(render(**NOTHING_SERVED), "NetworkPolicy", OPERATOR)["spec"]
     assert plain["ingress"] == []
     assert {"port": 6443} in [port for rule in plain["egress"] for port in rule["ports"]]
     scraped = one(render(**EVERYTHING), "NetworkPolicy", OPERATOR)["spec"]
@@ -340,7 +339,7 @@ def test_network_policies_open_what_is_needed() -> None:
     operators = {"podSelector": {"matchLabels": scraped["podSelector"]["matchLabels"]}}
     assert scraped["ingress"] == [{"ports": [pages], "from": [operators]}, {"ports": [{"port": 8081}]}]
     assert {"ports": [pages], "to": [operators]} in scraped["egress"]
-    only_web = one(render(web__enabled="true"), "NetworkPolicy", OPERATOR)["spec"]
+    only_web = one(render(metrics__enabled="false"), "NetworkPolicy", OPERATOR)["spec"]
     assert only_web["ingress"] == [{"ports": [pages], "from": [operators]}]
     clients = one(render(**CHOICES[4]), "NetworkPolicy", "rec-zookeeper")["spec"]["ingress"][0]["from"]
     assert clients[1]["namespaceSelector"]["matchExpressions"][0]["values"] == ["a", "b"]
@@ -350,9 +349,9 @@ def test_network_policies_open_what_is_needed() -> None:
 
 def test_no_policy_of_the_chart_opens_one_topology_to_another() -> None:
     """The operator's policy for each opens it to its own pods; what a chart opens it opens to all."""
-    everyones = one(render(), "NetworkPolicy", f"{OPERATOR}-topologies")["spec"]
+    everyones = one(render(**NOTHING_SERVED), "NetworkPolicy", f"{OPERATOR}-topologies")["spec"]
     assert everyones["ingress"] == []
-    scraped = one(render(metrics__enabled="true"), "NetworkPolicy", f"{OPERATOR}-topologies")["spec"]
+    scraped = one(render(), "NetworkPolicy", f"{OPERATOR}-topologies")["spec"]
     assert scraped["ingress"] == [{"ports": [{"port": 8081}]}]
     arguments = operator_pod()["containers"][0]["args"]
     settings = _settings(_parser().parse_args([*arguments[1:], "--namespace=n", "--identity=i"]))
@@ -389,9 +388,12 @@ def test_alerts_come_from_the_rules_with_the_release_s_thresholds() -> None:
     assert rules["RepriseDriverSilent"]["expr"].endswith("> 77")
 
 
-def test_the_web_page_is_a_choice_and_needs_no_right() -> None:
-    assert "--web-port=8082" not in operator_pod()["containers"][0]["args"]
-    objects, container = render(web__enabled="true"), operator_pod(web__enabled="true")["containers"][0]
+def test_page_and_metrics_are_served_unless_that_is_not_wanted_and_need_no_right() -> None:
+    bare = operator_pod(**NOTHING_SERVED)["containers"][0]
+    assert not [a for a in bare["args"] if a.startswith(("--web", "--metrics-port"))]
+    assert [port["name"] for port in bare["ports"]] == ["health"]
+    objects, container = render(), operator_pod()["containers"][0]
+    assert "--metrics-port=8081" in container["args"]
     assert "--web-port=8082" in container["args"]
     assert {"name": "web", "containerPort": 8082} in container["ports"]
     service = one(objects, "Service", f"{OPERATOR}-web")["spec"]
@@ -401,18 +403,18 @@ def test_the_web_page_is_a_choice_and_needs_no_right() -> None:
     names = "rec-operator-web,rec-operator-web.streams,rec-operator-web.streams.svc"
     assert f"--web-names={names},rec-operator-web.streams.svc.cluster.local" in container["args"]
     for kind in ("Role", "ClusterRole", "RoleBinding"):
-        assert of_kind(objects, kind) == of_kind(render(), kind)
+        assert of_kind(objects, kind) == of_kind(render(**NOTHING_SERVED), kind)
 
 
 def test_the_page_asks_for_a_token_out_of_a_secret() -> None:
-    made = render(web__enabled="true")
+    made = render()
     secret = one(made, "Secret", f"{OPERATOR}-web")
     assert len(base64.b64decode(secret["data"]["token"])) == 40
     assert one(made, "Service", f"{OPERATOR}-web")["metadata"]["annotations"] == {
         "reprise.dev/page-token": f"{OPERATOR}-web"
     }
-    own = {"web__enabled": "true", "web__token__secret": "mine", "web__hosts[0]": "reprise.example.com"}
-    for values, name in (({"web__enabled": "true"}, f"{OPERATOR}-web"), (own, "mine")):
+    own = {"web__token__secret": "mine", "web__hosts[0]": "reprise.example.com"}
+    for values, name in (({}, f"{OPERATOR}-web"), (own, "mine")):
         pod = operator_pod(**values)
         (volume,) = [v for v in pod["volumes"] if v["name"] == "web-token"]
         assert volume["secret"]["secretName"] == name
@@ -420,7 +422,7 @@ def test_the_page_asks_for_a_token_out_of_a_secret() -> None:
     assert not of_kind(render(**own), "Secret")
     arguments = operator_pod(**own)["containers"][0]["args"]
     assert any(a.startswith("--web-names=") and a.endswith(",reprise.example.com") for a in arguments)
-    trusting = {"web__enabled": "true", "web__token__enabled": "false"}
+    trusting = {"web__token__enabled": "false"}
     assert not of_kind(render(**trusting), "Secret")
     assert not [a for a in operator_pod(**trusting)["containers"][0]["args"] if "token" in a]
 
@@ -455,7 +457,7 @@ def test_the_test_hook_may_do_only_what_it_does() -> None:
         (("zookeeper.tls.enabled=true", "zookeeper.tls.secret=x"), "zookeeper.embedded.tlsSecret"),
         (("zookeeper.auth.enabled=true",), "zookeeper.auth.secret"),
         (("zookeeper.hosts=zk:1", "zookeeper.tls.enabled=true"), "zookeeper.tls.secret"),
-        (("metrics.serviceMonitor.enabled=true",), "needs metrics.enabled"),
+        (("metrics.serviceMonitor.enabled=true", "metrics.enabled=false"), "needs metrics.enabled"),
     ],
 )
 def test_a_mistake_in_the_values_is_named(values: tuple[str, ...], reason: str) -> None:

@@ -22,7 +22,7 @@ ROWS = [
     ].splitlines()
     if line.startswith("| `")
 ]
-ZNODES = [re.findall(r"`([a-z]+(?:/[a-z]+)?)", row[0]) for row in ROWS]
+ZNODES = [re.findall(r"`([a-z]+(?:-[a-z]+)*(?:/[a-z]+)?)", row[0]) for row in ROWS]
 
 
 def test_every_znode_has_one_line() -> None:

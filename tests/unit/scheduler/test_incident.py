@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from reprise.scheduler import Event, Incident, Kind, Phase
 from reprise.scheduler.incident import MAX_DETAILS, MAX_EVENTS, EventName, PlanRecord, Trigger, number_in
 
@@ -51,6 +53,17 @@ def test_a_single_line_that_says_too_much_stays() -> None:
     incident = logged(2).log(2.0, EventName.POISON, "x" * (MAX_DETAILS + 1))
     first, second, last = incident.events
     assert (first.time, second.detail, last.name) == (0.0, "1", EventName.POISON)
+
+
+@pytest.mark.parametrize("name", [*EventName, "of-a-later-version"])
+@pytest.mark.parametrize("detail", ["", "count.0 count.1"])
+def test_a_line_is_written_as_it_was_read_also_where_this_version_does_not_know_its_name(
+    name: str, detail: str
+) -> None:
+    event = Event.of(1.0, name, detail)
+    assert event.name in EventName
+    assert event.written == (str(name), detail)
+    assert (event.name is EventName.OTHER) == (name in ("of-a-later-version", EventName.OTHER))
 
 
 def test_records_stand_in_the_order_of_their_numbers_and_not_of_clocks() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprise.scheduler import Policy, Scope, Strategy, standbys
+from reprise.scheduler import Policy, Scope, Strategy, moves, standby_placement
 from reprise.scheduler.loss import Loss, loss_of
 from tests.support.recovery_simulator import World, diamond
 
@@ -39,6 +39,29 @@ def taken_back(w: World, node: str) -> tuple[set[str], set[str]]:
     return lost, back
 
 
+def test_who_goes_on_where_its_standby_is_takes_nobody_back() -> None:
+    """Neither do others that are lost with it, though a replay of it may differ: for their plan it has not failed."""
+    waits = frozenset({"left.0", "left.1"})
+    topology = replace(diamond(2, 100, deterministic=False), standbys=waits, passive=waits)
+    seen = set[str]()
+    for node in ("n1", "n2", "n3", "n4"):
+        w = World(topology, Policy(nodes_wanted=4), output_waits=waits).started(4)
+        w.run(3)
+        found = foretold(w, node)
+        assert w.desired is not None
+        taken = {p for p, n in w.desired.assignment.items() if n == f"{node}#1"}
+        assert set(found.promoted) == taken & waits
+        assert {*found.lost, *found.promoted} == taken
+        _, back = taken_back(w, node)
+        assert w.plans, "more than what was promoted was lost"
+        assert set(w.promoted) == set(found.promoted)
+        assert found.back is not None
+        assert (set(found.back), found.everything) == (back, False)
+        assert back == set()
+        seen.update(found.promoted)
+    assert seen == waits
+
+
 CASES: dict[str, dict[str, Any]] = {
     "kept": {},
     "ancestors": {"scope": Scope.ANCESTORS},
@@ -64,10 +87,11 @@ def test_it_is_what_is_decided_then(case: str, node: str) -> None:
 def test_what_queries_are_worth_is_asked_for_passive_standbys_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each loss would ask it of each partition of each query, of which a wide topology has millions."""
 
-    def asked(_: object) -> None:
+    def asked(*_: object) -> None:
         raise AssertionError("nobody has a passive standby")
 
-    monkeypatch.setattr(standbys, "by_worth", asked)
+    monkeypatch.setattr(standby_placement, "most_lost_first", asked)
+    monkeypatch.setattr(moves, "by_worth", asked)
     assert foretold(started(), "n1").lost
 
 

@@ -252,7 +252,7 @@ def test_gaps_of_what_was_moved_take_everything_back() -> None:
         w.run(0.3)
     w.drive()
     assert w.progress is not None
-    w.progress = replace(w.progress, gaps=frozenset({"sink.0"}))
+    w.progress = replace(w.progress, not_kept=frozenset({"sink.0"}))
     assert w.desired is not None
     decision = w.look()[1]
     assert decision.rule == RuleName.BUFFERS_DROPPED
@@ -326,7 +326,7 @@ def test_a_record_with_nothing_to_move_asks_for_no_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 12))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6))])
 def test_nodes_are_emptied_and_lost_at_random(seed: int, strategy: Strategy) -> None:
     """Wishes, deadlines, losses, drivers and coordinators at random: in the end everything is at work, and on no node
     that is to be emptied.  The simulator checks each step."""

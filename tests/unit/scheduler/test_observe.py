@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reprise.scheduler import Incident, Kind, Phase, Poison, Policy, QueryTimeline
+from reprise.scheduler.incident import batches_in
 from reprise.scheduler.observe import observe
 from reprise.scheduler.view import look
 from tests.support.recovery_simulator import World, diamond
@@ -31,11 +32,53 @@ def test_what_the_driver_skips_is_in_the_record_and_in_the_time_line_once() -> N
     incident = Incident("inc-000002", Kind.CORRELATED, Phase.RECOVERING, w.now - 9.0, 40, 1, 4, 0.0)
     snapshot = w.snapshot()
     assert snapshot.progress is not None
-    skipped = {"mid.0": (43, 51), "mid.1": (12, 39)}  # the second one is of an incident before the checkpoint
-    told = replace(snapshot.progress, skipped=skipped, marked={"sink.0": (43, 55), "sink.1": (12, 39)})
+    skipped = {
+        "mid.0": ((43, 51),),
+        "mid.1": ((12, 39),),
+    }  # the second one is of an incident before the checkpoint
+    marked = {"sink.0": ((12, 39), (43, 55)), "sink.1": ((12, 39),)}
+    told = replace(snapshot.progress, skipped=skipped, marked=marked)
     view = look(replace(snapshot, progress=told), w.policy)
     found = observe(view, incident)
-    assert (found.skipped, found.marked) == ({"mid.0": (43, 51)}, {"sink.0": (43, 55)})
+    assert (found.skipped, found.marked) == ({"mid.0": ((43, 51),)}, {"sink.0": ((43, 55),)})
     lines = [(event.name, event.detail) for event in found.events]
     assert lines.count(("batches-skipped", "without rows of mid.0 43 to 51; marked: sink.0 43 to 55")) == 1
     assert observe(view, found) == found
+
+
+def test_two_gaps_in_one_incident_are_two_and_what_is_whole_between_them_is_not_counted() -> None:
+    w = World(diamond(3, 50), Policy(nodes_wanted=4)).started(4)
+    incident = Incident("inc-000002", Kind.CORRELATED, Phase.RECOVERING, w.now - 9.0, 40, 1, 4, 0.0)
+    snapshot = w.snapshot()
+    assert snapshot.progress is not None
+    for batch, last in ((43, 45), (60, 62)):  # a driver of an earlier version says the last one of each
+        told = replace(
+            snapshot.progress, skipped={"mid.0": ((batch, last),)}, marked={"sink.0": ((batch, last + 4),)}
+        )
+        view = look(replace(snapshot, progress=told), w.policy)
+        incident = observe(view, incident)
+    assert (incident.skipped, incident.marked) == (
+        {"mid.0": ((43, 45), (60, 62))},
+        {"sink.0": ((43, 49), (60, 66))},
+    )
+    assert batches_in(incident.marked) == 14
+    lines = [event.detail for event in incident.events if event.name == "batches-skipped"]
+    assert lines == [
+        "without rows of mid.0 43 to 45; marked: sink.0 43 to 49",
+        "without rows of mid.0 60 to 62; marked: sink.0 60 to 66",
+    ]
+    assert observe(view, incident) == incident
+
+
+def test_a_gap_that_no_report_told_alone_is_told_with_the_next() -> None:
+    """The driver was away from ZooKeeper between two gaps: its next report has both."""
+    w = World(diamond(3, 50), Policy(nodes_wanted=4)).started(4)
+    incident = Incident("inc-000002", Kind.CORRELATED, Phase.RECOVERING, w.now - 9.0, 40, 1, 4, 0.0)
+    snapshot = w.snapshot()
+    assert snapshot.progress is not None
+    gaps = {"sink.0": ((43, 49), (60, 66))}
+    told = replace(snapshot.progress, skipped={"mid.0": ((43, 45), (60, 62))}, marked=gaps)
+    incident = observe(look(replace(snapshot, progress=told), w.policy), incident)
+    assert incident.marked == gaps
+    (line,) = [event.detail for event in incident.events if event.name == "batches-skipped"]
+    assert line == "without rows of mid.0 43 to 45; mid.0 60 to 62; marked: sink.0 43 to 49; sink.0 60 to 66"

@@ -204,8 +204,8 @@ def test_dropped_buffers_send_everything_back_to_the_newest_checkpoint() -> None
     w = recovering(world(cpu=200))
     before = w.desired
     assert before is not None and w.progress is not None
-    gaps = frozenset({"sink.1", "left.0"})
-    decision = reported(w, gaps=gaps)
+    not_kept = frozenset({"sink.1", "left.0"})
+    decision = reported(w, not_kept=not_kept)
     after, incident = told(decision), record(decision)
     assert decision.rule == "buffers-dropped"
     assert decision.reason == "buffers were full: no output is left for left.0, sink.1"
@@ -218,9 +218,9 @@ def test_dropped_buffers_send_everything_back_to_the_newest_checkpoint() -> None
         after.generation,
     )
     assert (incident.events[-1].name, incident.events[-1].detail) == ("buffers-dropped", decision.reason)
-    assert w.look()[1].rule != "buffers-dropped", "this report has no gaps"
+    assert w.look()[1].rule != "buffers-dropped", "nothing of this report is missing"
     old = [{"generation": before.generation - 1}, {"seq": before.seq - 1}]
-    assert all(reported(w, gaps=gaps, **late).rule != "buffers-dropped" for late in old), (
+    assert all(reported(w, not_kept=not_kept, **late).rule != "buffers-dropped" for late in old), (
         "it speaks of before"
     )
 
@@ -429,7 +429,7 @@ def test_buffers_that_are_dropped_before_a_new_checkpoint_is_complete_call_it_of
     w = verifying(world())
     assert w.incident is not None and w.desired is not None and w.progress is not None
     assert w.desired.punctuate
-    w.progress = replace(w.progress, seq=w.desired.seq, gaps=frozenset({"sink.0"}))
+    w.progress = replace(w.progress, seq=w.desired.seq, not_kept=frozenset({"sink.0"}))
     newest = max(w.checkpoints)
     w.incident = replace(w.incident, checkpoint=newest + 1)  # so none that is there closes it
     decision = w.look()[1]

@@ -183,6 +183,7 @@ class Stored:
 
     position: int
     channels: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, recovery_line.Heard] = field(default_factory=dict)
 
     @property
     def sent(self) -> int:
@@ -305,10 +306,10 @@ def test_an_incident_stays_open_until_all_have_passed_its_checkpoint(late: dict[
     assert w.incident is not None and w.progress is not None and w.desired is not None
     newest = w.desired.checkpoint + 5
     positions = dict.fromkeys(w.progress.positions, newest + 3)
-    gaps = frozenset[str]() if late else frozenset({"sink.0"})
+    not_kept = frozenset[str]() if late else frozenset({"sink.0"})
     done = replace(w.progress, seq=w.desired.seq, checkpoint=newest, horizon=newest + 3)
     w.checkpoints.add(newest)
-    w.progress = replace(done, positions=positions | late, gaps=gaps)
+    w.progress = replace(done, positions=positions | late, not_kept=not_kept)
     assert w.look()[1].rule != "closed"
     w.progress = replace(done, positions=positions)
     assert w.look()[1].rule == "closed"

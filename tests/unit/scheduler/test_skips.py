@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reprise.scheduler import Decision, Outcome, Phase, Poison, Policy, Scope, decide, skips
+from reprise.scheduler import Decision, Outcome, Phase, Poison, Policy, Scope, Strategy, decide, skips
 from reprise.scheduler.model import SkipWish
 from reprise.scheduler.steps import TakeSkip, WritePoison
 from reprise.scheduler.view import look
@@ -130,6 +130,56 @@ def test_what_is_lost_with_a_node_is_placed_by_the_plan_and_begins_anew() -> Non
     assert w.incident is None
 
 
+def lost_with_a_node(w: World) -> World:
+    """The node of `left.1` is gone, its burst is over, and the first plan waits for whoever carries it out."""
+    assert w.desired is not None
+    w.kill(w.desired.assignment["left.1"].rpartition("#")[0])
+    w.drive()
+    assert w.coordinate().rule == "failure-detected"
+    for _ in range(3):
+        w.now += 1.0
+        w.drive()
+    decision = w.look()[1]
+    assert decision.plan is not None and w.incident is not None and w.incident.phase is Phase.SETTLING
+    return w
+
+
+@pytest.mark.parametrize("strategy", [Strategy.INCREMENTAL, Strategy.BEST_CASE])
+def test_what_is_asked_for_while_the_first_plan_waits_is_part_of_it(strategy: Strategy) -> None:
+    """A person may take hours to approve it, and would have something restored that is taken back at once."""
+    w = lost_with_a_node(world(strategy=strategy))
+    before = w.look()[1].desired
+    assert before is not None and before.anew == {}
+    assert wish(w).rule == "skip-asked"
+    assert w.desired is not None and "left.1" in w.desired.anew
+    assert w.incident is not None and w.incident.phase is Phase.SETTLING, "its first plan is still to come"
+    w.drive()
+    decision = w.coordinate()
+    assert decision.plan is not None and decision.desired is not None
+    assert set(decision.desired.anew) <= decision.plan.added.keys()
+    assert (
+        "left.1" in decision.plan.note and "begin anew, as somebody has asked to skip" in decision.plan.note
+    )
+    go_on(w)
+    assert "left.1" in w.skipped and w.incident is None
+
+
+def test_where_everything_goes_back_that_is_planned_before_somebody_may_skip() -> None:
+    w = world()
+    w.kill("n1", "n2", "n3", "n4")
+    for name in ("n5", "n6", "n7", "n8"):
+        w.add(name)
+    w.drive()
+    assert w.coordinate().rule == "failure-detected"
+    w.wishes["sink.0"] = SkipWish("w1")
+    rules = []
+    while "sink.0" in w.wishes:
+        w.drive()
+        rules.append(w.coordinate().rule)
+        w.now += 1.0
+    assert any(rule.startswith("plan") for rule in rules[:-1]) and rules[-1] == "skip-asked"
+
+
 def test_it_waits_until_the_driver_has_taken_over_what_was_decided() -> None:
     w = set_aside(world())
     w.wishes["sink.0"] = SkipWish("w1")
@@ -190,13 +240,13 @@ def test_what_is_on_record_as_skipped_is_not_said_to_be_restored(until: int, sta
     w.start_driver()
     w.drive()
     assert w.progress is not None
-    w.progress = replace(w.progress, skipped={"left.1": (min(until, 1), until)})
+    w.progress = replace(w.progress, skipped={"left.1": ((0, 0), (min(until, 1), until))})
     assert w.coordinate().rule == "driver-restarted"
     assert w.incident is not None
     (said,) = {e.detail for e in w.incident.events if e.name == "skip-asked"} - {
         "sink.0 is to be skipped: left.1 begin anew"
     }
-    record = "left.1: what is on record as skipped stays so, also in the replay"
+    record = "what is on record as skipped stays so, also in the replay: left.1 up to batch 10000; a wish for more is void"
     assert (said == record) == stays and ("restored" in said) != stays
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
 from hypothesis import assume, given
@@ -18,8 +18,9 @@ from reprise.scheduler.model import (
     Snapshot,
     TopologyView,
 )
-from reprise.scheduler.standby_placement import by_worth, placement
+from reprise.scheduler.standby_placement import placement
 from reprise.scheduler.view import View, look
+from reprise.scheduler.worth import by_worth
 
 ZONE = "topology.kubernetes.io/zone"
 COST = 100
@@ -31,18 +32,22 @@ def view_of(
     priorities: Mapping[str, int],
     slots: Mapping[str, int],
     passive: bool = False,
+    queries: Mapping[str, Collection[str]] | None = None,
+    without: Collection[str] = (),
 ) -> View:
-    """Partitions that are queries of their own, on nodes with room for so many standbys."""
+    """Partitions on nodes with room for so many standbys.  `queries`: the partitions that each needs; where it is not
+    given, each partition is one.  `without`: partitions that are to have no standby, as sources."""
     used = {n: sum(node == n for node in at.values()) for n in zones}
     nodes = tuple(
         Node(n, 1, (used[n] + slots[n]) * COST, labels={} if zone is None else {ZONE: zone})
         for n, zone in zones.items()
     )
     partitions = tuple(PartitionView(p, cpu_milli=COST) for p in at)
-    queries = tuple(QueryView(p, priorities[p], frozenset({p})) for p in at)
-    wanted = frozenset(at)
+    of = {p: [p] for p in at} if queries is None else queries
+    views = tuple(QueryView(q, priorities[q], frozenset(members)) for q, members in of.items())
+    wanted = frozenset(at).difference(without)
     topology = TopologyView(
-        "t", partitions, queries, True, wanted, wanted if passive else frozenset(), dict.fromkeys(at, ZONE)
+        "t", partitions, views, True, wanted, wanted if passive else frozenset(), dict.fromkeys(wanted, ZONE)
     )
     ids = {n.name: n.id for n in nodes}
     desired = Desired(1, 1, 0, "1", {p: ids[n] for p, n in at.items()})
@@ -62,17 +67,23 @@ def lost(
     at: Mapping[str, str],
     worth: Mapping[str, int],
     standbys: Mapping[str, str],
+    queries: Mapping[str, Collection[str]] | None = None,
 ) -> int:
-    """Priority that is lost with one domain, summed over the domains that may be lost."""
-    return sum(
-        worth[p]
+    """Priority that is lost with one domain, summed over the domains that may be lost: each partition is a query, or as
+    `queries` says."""
+    taken = {
+        p: zones[n] or n
         for p, n in at.items()
         if (s := standbys.get(p)) is None or zones[s] is None or zones[s] == zones[n] or zones[n] is None
-    )
+    }
+    of = {p: [p] for p in at} if queries is None else queries
+    return sum(worth[q] * len({taken[p] for p in members if p in taken}) for q, members in of.items())
 
 
-def every_placement(at: Mapping[str, str], slots: Mapping[str, int]) -> Iterator[dict[str, str]]:
-    choices = [[None, *(n for n in slots if n != node)] for node in at.values()]
+def every_placement(
+    at: Mapping[str, str], slots: Mapping[str, int], without: Collection[str] = ()
+) -> Iterator[dict[str, str]]:
+    choices = [[None] if p in without else [None, *(n for n in slots if n != node)] for p, node in at.items()]
     for chosen in product(*choices):
         found = {p: n for p, n in zip(at, chosen, strict=True) if n is not None}
         if all(sum(x == n for x in found.values()) <= room for n, room in slots.items()):
@@ -119,15 +130,6 @@ def test_what_is_placed_stays(
     assert {p: again[p] for p in apart} == {p: first[p] for p in apart}
     assert lost(zones, at, worth, again) <= lost(zones, at, worth, first)
     assert placed(view, {p: ids[n] for p, n in again.items()}) == again
-
-
-def test_one_goes_elsewhere_so_that_another_one_can_be_apart() -> None:
-    """`p.0` could be in b or c, and takes the first by name, c; `p.1` could only be there."""
-    zones: dict[str, str | None] = {"n1": "a", "n2": "c", "n3": "b", "n4": "b"}
-    at = {"p.0": "n1", "p.1": "n4"}
-    slots = {"n1": 0, "n2": 1, "n3": 1, "n4": 0}
-    for first, second in ((9, 1), (1, 9)):
-        assert placed(view_of(zones, at, {"p.0": first, "p.1": second}, slots)) == {"p.0": "n3", "p.1": "n2"}
 
 
 def test_a_standby_in_its_partitions_domain_moves_when_there_is_room_in_another() -> None:

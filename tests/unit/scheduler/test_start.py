@@ -6,8 +6,33 @@ from collections import Counter
 from dataclasses import replace
 
 from reprise.algorithms.positions import Positions
-from reprise.scheduler import Kind, Outcome, PartitionView, Policy, QueryView, TopologyView, decide
-from reprise.scheduler.incident import Phase
+from reprise.scheduler import (
+    AddPlan,
+    CloseIncident,
+    Desired,
+    Incident,
+    Kind,
+    Node,
+    Outcome,
+    PartitionView,
+    Poison,
+    Policy,
+    Progress,
+    QueryView,
+    Snapshot,
+    TopologyView,
+    WriteDesired,
+    WriteIncident,
+    decide,
+)
+from reprise.scheduler.incident import EventName, Phase
+from reprise.scheduler.model import Leaving, SkipWish
+from reprise.scheduler.precomputed import Planner
+from reprise.scheduler.situation import Situation
+from reprise.scheduler.start import left_open, nodes_awaited, placed
+from reprise.scheduler.steps import TakeSkip
+from reprise.scheduler.view import look
+from reprise.scheduler.wishes import annotated
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -204,3 +229,93 @@ def test_a_start_with_a_part_says_what_it_had_and_keeps_the_costs_it_was_planned
     assert w.incident.plans == (w.plans[0].id,)
     assert w.desired is not None
     assert (w.desired.plan, len(w.desired.assignment)) == (w.plans[0].id, 2)
+
+
+# -- the rules themselves ----------------------------------------------------------------------------------------------
+
+
+def situation(*ready: str, **changes: object) -> Situation:
+    """A topology with a driver and these nodes, and nothing decided."""
+    nodes = tuple(Node(name, 1, 1000) for name in ready)
+    progress = Progress("7", nodes=frozenset(n.id for n in nodes))
+    snapshot = Snapshot(5.0, diamond(2, 100), nodes=nodes, progress=progress)
+    seen = look(replace(snapshot, **changes), Policy(nodes_wanted=2))  # type: ignore[arg-type]
+    return Situation(seen, seen.snapshot.incident, Planner())
+
+
+def test_an_open_incident_without_a_desired_state_is_closed_before_anything_begins() -> None:
+    assert left_open(situation("n1")) is None
+    incident = Incident("inc-000004", Kind.CORRELATED, Phase.RECOVERING, 1.0, 3, 2, 4, 1.0)
+    decision = left_open(situation("n1", incident=incident))
+    assert decision is not None
+    (step,) = decision.steps
+    assert isinstance(step, CloseIncident)
+    assert (step.incident.id, step.incident.phase, step.incident.closed_at) == (
+        "inc-000004",
+        Phase.CLOSED,
+        5.0,
+    )
+    assert step.incident.events[-1].name is EventName.CLOSED
+    assert "the desired state is gone from the records" in step.incident.events[-1].detail
+
+
+def test_a_node_that_is_to_be_emptied_is_not_one_of_those_awaited() -> None:
+    assert nodes_awaited(situation("n1", "n2")) is None
+    leaving = (Node("n1", 1, 1000), Node("n2", 1, 1000, leaving=Leaving("drained")))
+    waits = nodes_awaited(situation("n1", "n2", nodes=leaving))
+    assert waits is not None and waits.reason == "1 of 2 nodes are ready"
+
+
+def first_desired(s: Situation) -> Desired:
+    decision = placed(s)
+    assert decision is not None
+    return next(step.desired for step in decision.steps if isinstance(step, WriteDesired))
+
+
+def test_the_first_desired_state_goes_on_after_all_that_is_on_record() -> None:
+    progress = Progress("7", generation=6, nodes=frozenset({"n1#1", "n2#1"}), checkpoint=40)
+    s = situation("n1", "n2", progress=progress, checkpoints=frozenset({30, 40}), closed=12, paused=True)
+    found = first_desired(s)
+    assert found.seq == s.view.snapshot.last_seq + 1
+    assert found.seq > 12, "an incident is named after it"
+    assert (found.generation, found.checkpoint, found.driver, found.paused) == (7, 40, "7", True)
+    assert set(found.assignment) == {p.id for p in s.view.snapshot.topology.partitions}
+    assert first_desired(situation("n1", "n2", progress=replace(progress, generation=-1))).generation == 1
+
+
+def test_what_raised_is_left_out_and_no_checkpoint_is_asked_for_then() -> None:
+    found = first_desired(situation("n1", "n2", poison=Poison("7", {"left.0": "it raised"})))
+    assert "left.0" not in found.assignment and "left.1" in found.assignment
+    assert not found.punctuate
+    assert first_desired(situation("n1", "n2")).punctuate
+
+
+def test_wishes_of_before_are_void() -> None:
+    wishes = {"sink.0": SkipWish("w1"), annotated("sink.1"): SkipWish("w2")}
+    decision = placed(situation("n1", "n2", wishes=wishes))
+    assert decision is not None
+    assert [step.query for step in decision.steps if isinstance(step, TakeSkip)] == ["sink.0"], (
+        "an annotation belongs to people"
+    )
+    found = first_desired(situation("n1", "n2", wishes=wishes))
+    assert found.skips == {"sink.0": "w1", annotated("sink.1"): "w2"}
+    assert found.anew == {}
+
+
+def test_a_partial_start_takes_wishes_too_and_opens_an_incident() -> None:
+    few = (Node("n1", 1, 300), Node("n2", 1, 300))
+    decision = placed(situation("n1", "n2", nodes=few, wishes={"sink.0": SkipWish("w1")}))
+    assert decision is not None
+    kinds = [type(step) for step in decision.steps]
+    assert kinds == [WriteDesired, AddPlan, WriteIncident, TakeSkip]
+    desired, plan, incident, _ = decision.steps
+    assert (
+        isinstance(desired, WriteDesired)
+        and isinstance(plan, AddPlan)
+        and isinstance(incident, WriteIncident)
+    )
+    assert desired.desired.plan == plan.plan.id == incident.incident.plans[0]
+    assert (desired.desired.retain, desired.desired.punctuate) == (True, False)
+    assert incident.incident.considered is not None
+    waiting = {p.id for p in diamond(2, 100).partitions} - desired.desired.assignment.keys()
+    assert incident.incident.considered.waiting == waiting

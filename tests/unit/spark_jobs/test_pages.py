@@ -4,8 +4,10 @@ a snapshot is what was there when it was taken; and a chain of snapshots is read
 from __future__ import annotations
 
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from reprise.spark_jobs import pages
+from reprise.spark_jobs import pages, spill
+from reprise.spark_jobs.operators import slots
 from reprise.spark_jobs.operators.aggregates import ROWS
 from reprise.spark_jobs.operators.chunks import ChunkStore
 from reprise.spark_jobs.operators.slots import Accumulators
 from reprise.spark_jobs.pages import FrozenColumns, Parts
+from reprise.spark_jobs.spill import SpillStore
 from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.page_file import OvertakenError, PagedState, Span, decode_pages, encode_pages
 from tests.support.examples import examples
@@ -60,9 +64,15 @@ class Gate:
 class Snapshot:
     """A frozen state, and what it has to be."""
 
-    def __init__(self, position: int, frozen: list[Callable[[], Any]], tables: dict[str, pa.Table]) -> None:
+    def __init__(
+        self,
+        position: int,
+        frozen: list[Callable[[], Any]],
+        tables: dict[str, pa.Table],
+        keep: page_file.Keep | None = None,
+    ) -> None:
         self.position, self.tables = position, tables
-        self._frozen = frozen
+        self._frozen, self.keep = frozen, keep
         self.gate = Gate()
         self.state: PagedState | None = None
         self.error: Exception | None = None
@@ -78,7 +88,8 @@ class Snapshot:
 
     def _encode(self) -> None:
         try:
-            self.state = encode_pages(self.parts(), f"cp-{self.position}/p.state", self.position)
+            path = f"cp-{self.position}/p.state"
+            self.state = encode_pages(self.parts(), path, self.position, self.keep)
         except Exception as error:
             self.error = error
         self.gate.done()
@@ -109,6 +120,8 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pages, "CHUNK_ROWS", 3)
     patch.setattr(page_file, "MOST_FILES", 4)
     patch.setattr(page_file, "GAP", 40)
+    patch.setattr(spill, "BLOCK", 8192)
+    patch.setattr(slots, "_LEAST", 8)
 
 
 def gated(patch: pytest.MonkeyPatch) -> None:
@@ -165,6 +178,10 @@ class PagedStates(RuleBasedStateMachine):
         make_small(self.patch)
         gated(self.patch)
         self.values, self.rows = Accumulators(), ChunkStore()
+        self.twin, self.rows_twin = Accumulators(), ChunkStore()
+        """The same, and never in files."""
+        self.folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        self.spilled = SpillStore(Path(self.folder.name), 0, 2**30)
         self.position, self.last_encoded = 0, 0
         self.waiting: list[Snapshot] = []
         self.encoded: list[tuple[PagedState, dict[str, pa.Table]]] = []
@@ -177,11 +194,23 @@ class PagedStates(RuleBasedStateMachine):
         own = np.array(sorted(slots), np.int64)
         kind = np.float64 if self.floats else np.int64
         values = {ROWS: np.ones(len(own), np.int64), "sum:v": np.full(len(own), value, kind)}
-        self.values.update(own, {**values, "seen:v": np.full(len(own), int(self.floats), np.int64)})
+        values["seen:v"] = np.full(len(own), int(self.floats), np.int64)
+        values["min:v"] = values["sum:v"]
+        for held in (self.values, self.twin):
+            held.update(own, values)
 
     @rule(count=st.integers(1, 5))
     def append(self, count: int) -> None:
-        self.rows.append(pa.table({"k": [f"k{self.rows.size + i}" for i in range(count)]}))
+        table = pa.table({"k": [f"k{self.rows.size + i}" for i in range(count)]})
+        for held in (self.rows, self.rows_twin):
+            held.append(table)
+
+    @rule(least=st.sampled_from([1, 2000]))
+    def put_into_files(self, least: int) -> None:
+        """Nothing of it may be in memory, so all of it is read again."""
+        self.values.spill(self.spilled, least)
+        self.rows.spill(self.spilled, least)
+        self.spilled.hold()
 
     @precondition(lambda self: self.values.size)
     @rule()
@@ -192,7 +221,7 @@ class PagedStates(RuleBasedStateMachine):
     @rule()
     def renumber(self) -> None:
         live = np.arange(0, self.values.size, 2)
-        self.values = self.values.take(live)
+        self.values, self.twin = self.values.take(live), self.twin.take(live)
 
     @rule()
     def freeze_whole(self) -> None:
@@ -202,10 +231,11 @@ class PagedStates(RuleBasedStateMachine):
     @rule()
     def freeze(self) -> None:
         self.position += 1
-        copy = {n: a[: self.values.size].copy() for n, a in self.values._arrays.items()}
-        tables = {"values": pa.table(copy), "keys": self.rows.freeze()()}
+        copy = {n: a[: self.twin.size].copy() for n, a in self.twin._arrays.items()}
+        tables = {"values": pa.table(copy), "keys": self.rows_twin.freeze()()}
         frozen = [self.values.freeze_pages(), self.rows.freeze_pages()]
-        self.waiting.append(Snapshot(self.position, frozen, tables))
+        keep = self.spilled.kept if self.spilled.disk else None
+        self.waiting.append(Snapshot(self.position, frozen, tables, keep))
 
     @precondition(lambda self: not self.waiting and not self.encoded and not self.acked)
     @rule(keep=st.integers(1, 3))
@@ -279,6 +309,7 @@ class PagedStates(RuleBasedStateMachine):
             one.gate.let(10_000)
         gates.clear()
         self.patch.undo()
+        self.folder.cleanup()
 
 
 class TestPagedStates(PagedStates.TestCase):

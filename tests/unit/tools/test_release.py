@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -23,7 +24,8 @@ from packaging.specifiers import SpecifierSet
 
 from tests.support.chart import helm
 from tests.support.dockerfile import parse
-from tools.release import ROOT, SUMS, ReleaseError, agree, let_through, make, moment
+from tools.release import ROOT, SUMS, URL, ReleaseError, agree, let_through, make, moment
+from tools.testbed.clients import ensure
 
 EPOCH = 1_700_000_000
 FIELDS = (
@@ -79,7 +81,7 @@ def made(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("release")
         pieces = make(folder, clone)
     assert sorted(folder.iterdir()) == sorted(pieces)
-    assert len(pieces) == 7
+    assert len(pieces) == 9
     return folder
 
 
@@ -212,6 +214,72 @@ def test_the_list_of_what_the_image_holds_is_that_of_its_lock(made: Path) -> Non
     project = found["metadata"]["component"]
     assert f"{project['name']}-{project['version']}".replace("-", "_", 1) in piece(made, "*.whl").name
     assert str(ROOT) not in json.dumps(found)
+
+
+@pytest.mark.slow
+def test_kubectl_finds_the_plugin_as_krew_unpacks_it_and_it_runs_what_it_has_set_up(
+    made: Path, tmp_path: Path
+) -> None:
+    archive = piece(made, "kubectl-reprise-*.tar.gz")
+    manifest = yaml.safe_load(piece(made, "reprise-krew-*.yaml").read_text())
+    (platform,) = manifest["spec"]["platforms"]
+    assert platform["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert platform["uri"] == f"{URL}/{archive.name}"
+    store, bin_folder = tmp_path / "store", tmp_path / "bin"
+    with tarfile.open(archive) as packed:
+        packed.extractall(store, filter="data")
+    assert {path.name for path in store.iterdir()} == {
+        platform["bin"], piece(made, "*.whl").name, "LICENSE",
+    }  # fmt: skip
+    assert (store / piece(made, "*.whl").name).read_bytes() == piece(made, "*.whl").read_bytes()
+    bin_folder.mkdir()
+    (bin_folder / "kubectl-reprise").symlink_to(store / platform["bin"])  # as Krew does
+    version = manifest["spec"]["version"].removeprefix("v")
+    environment = {
+        **os.environ, "PATH": f"{bin_folder}{os.pathsep}/usr/bin{os.pathsep}/bin",
+        "REPRISE_PLUGIN_HOME": str(tmp_path / "home"),
+        "KUBECONFIG": str(nowhere(tmp_path)), "REPRISE_PLUGIN_PYTHON": sys.executable, "NO_COLOR": "1",
+    }  # fmt: skip
+    environment.pop("PYTHONPATH", None)
+
+    def kubectl(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(ensure() / "kubectl"), *words]
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    assert str(bin_folder / "kubectl-reprise") in kubectl("plugin", "list").stdout
+    without = kubectl("reprise", "list")
+    assert (without.returncode, without.stdout) == (2, "")
+    assert without.stderr.startswith(
+        f"error: kubectl reprise {version} is not set up: `kubectl reprise setup`"
+    )
+    assert "options of pip install" in kubectl("reprise", "setup", "--help").stdout
+    refused = kubectl("reprise", "setup", "--no-such-option")
+    assert refused.returncode != 0 and not any((tmp_path / "home").glob("*")), "nothing half made is left"
+    done = kubectl("reprise", "setup", "--no-index", "--no-deps")
+    assert done.returncode == 0, done.stderr
+    (site,) = (tmp_path / "home" / f"kubectl-{version}").glob("lib/python*/site-packages")
+    (site / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")  # what pip would have fetched
+    said = kubectl("reprise", "--version")
+    assert said.returncode == 0 and said.stdout.startswith("kubectl-reprise") and version in said.stdout, said
+    asked = kubectl("reprise", "list")
+    assert asked.returncode == 4 and asked.stderr.startswith("error: ") and asked.stderr.count("\n") == 1, (
+        asked
+    )
+
+
+def nowhere(folder: Path) -> Path:
+    """A kubeconfig of a server that does not answer."""
+    path = folder / "kubeconfig"
+    cluster = {"name": "gone", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "gone", "context": {"cluster": "gone", "user": "gone"}}
+    document = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "gone", "clusters": [cluster], "contexts": [context],
+        "users": [{"name": "gone", "user": {}}],
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(document))
+    return path
 
 
 @pytest.mark.slow

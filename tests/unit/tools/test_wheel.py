@@ -61,6 +61,9 @@ def test_it_holds_each_file_that_is_in_the_repository(wheel: zipfile.ZipFile) ->
         "reprise/shipped/charts/reprise/Chart.yaml",
         "reprise/shipped/charts/reprise/templates/tests/reconcile.yaml",
     } <= names
+    assert {
+        f"reprise/shipped/runbooks/{path.name}" for path in (ROOT / "docs" / "runbooks").glob("*.md")
+    } <= names
     assert {f"reprise/shipped/crds/{path.name}" for path in (ROOT / "crds").glob("*.yaml")} <= names
     chart = [path for path in (ROOT / "charts").rglob("*") if path.is_file()]
     assert {f"reprise/shipped/{path.relative_to(ROOT)}" for path in chart} <= names

@@ -154,7 +154,9 @@ def running(resource: StreamTopology, folder: Path, batches: int = 23) -> Runnin
 def _even(driver: LocalDriver) -> bool:
     engine = driver.engine
     everybody = engine.desired.paused and len(engine.at_work) == len(engine.topology.partitions)
-    return everybody and set(engine.at_work.values()) == {engine.horizon}
+    # on a busy machine it takes some batches
+    stored = engine.punctuations.newest >= engine.punctuations.wanted
+    return everybody and stored and set(engine.at_work.values()) == {engine.horizon}
 
 
 @dataclass(frozen=True)
@@ -235,14 +237,18 @@ def test_everything_lost_would_go_back_about_as_far_as_the_interval_says(case: s
     run = running(resource_of(*CASES[case]), tmp_path)
     current, topology = now_of(run.outlook()).costs_now, run.driver.world.topology
     assert current is not None and current.total_s.value is not None
-    formula = max(reach_of(Known(run.resource, topology, run.seen()), run.resource).values())
+    known = Known(run.resource, topology, run.seen())
+    formula = max(reach_of(known, run.resource).values())
     assert 0 <= current.total_s.value <= formula + 6 * run.resource.batch_interval_s
     intervals = {"memory": 5 * 1.2, "coordinated": 1.0}
     by_formula = now_of(run.outlook()).costs
     assert by_formula is not None and by_formula.total_s.value == formula
-    assert formula == pytest.approx(5 * run.resource.batch_interval_s * intervals.get(case, 1.2), rel=0.2)
+    stored = known.round_s or 0.0 if case == "coordinated" else 0.0
+    reach = 5 * run.resource.batch_interval_s * intervals.get(case, 1.2)
+    assert formula - stored == pytest.approx(reach, rel=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_a_loss_takes_back_and_repeats_what_was_foretold(case: str, tmp_path: Path) -> None:
     run = running(resource_of(*CASES[case]), tmp_path)
@@ -259,19 +265,23 @@ def test_a_loss_takes_back_and_repeats_what_was_foretold(case: str, tmp_path: Pa
     assert done.read == value(foretold, "read") > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scope", ["ancestors", pytest.param("global", marks=pytest.mark.wide)])
 def test_who_lives_and_goes_back_is_foretold_too(scope: str, tmp_path: Path) -> None:
     run = running(resource_of("coordinated", **{"recovery.scope": scope}), tmp_path)
     foretold = loss(now_of(run.outlook()), "c")
+    sizes = {p: one.state_bytes for p, one in run.seen().stats.items()}
     done = recovered(run, "c")
     assert foretold.back and done.restored == {*foretold.lost, *foretold.back}
     everybody = frozenset(run.driver.world.topology.order)
     assert (done.restored == everybody) is (scope == "global")
     assert done.batches == round(value(foretold, "stream_s") / run.resource.batch_interval_s) > 0
     assert done.rows <= value(foretold, "rows") and (done.rows > 0) is (scope == "ancestors")
-    assert done.read == value(foretold, "read") > 0
+    assert value(foretold, "read") == sum(sizes[p] for p in done.restored)
+    assert done.read == sum(sizes[p] for p in foretold.lost) > 0, "who lives has copies on its own node"
 
 
+@pytest.mark.long
 def test_headers_of_messages_are_those_that_are_sent(tmp_path: Path) -> None:
     """By what a topology with rounds foretells of communication-induced checkpoints, and what one that has them counts."""
     with_rounds = running(resource_of("coordinated"), tmp_path / "rounds").outlook()
@@ -289,6 +299,7 @@ def test_headers_of_messages_are_those_that_are_sent(tmp_path: Path) -> None:
     assert told["snapshots"] == engine.lines.taken > 0 and told["bytes"] == engine.lines.bytes_taken > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "least", "most"),
     [pytest.param("memory", 0.5, 1.5, marks=pytest.mark.wide), ("checkpointed", 0.5, 1.05)],
@@ -311,6 +322,7 @@ def test_what_another_protocol_would_store_is_about_what_it_stores_then(
     assert 0 < engine.progress.memory + engine.progress.disk <= costs.kept.value
 
 
+@pytest.mark.long
 def test_files_of_rounds_are_counted(tmp_path: Path) -> None:
     run = running(resource_of("coordinated"), tmp_path)
     told, store = run.driver.engine.progress.stored, run.driver.engine.store

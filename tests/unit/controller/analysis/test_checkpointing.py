@@ -241,7 +241,7 @@ def test_every_figure_says_what_it_rests_on() -> None:
         ({"checkpoint.state": "paged"}, EVENTUAL),
         ({"recovery.scope": "ancestors"}, MEMORY),
         ({"operators[clean].deterministic": False}, EVENTUAL),
-        ({"batch.order": "arrival"}, LOGGED),
+        ({"batch.order": "arrival"}, MEMORY),
     ],
 )
 def test_what_validate_refuses_is_refused_with_its_reason(
@@ -263,6 +263,19 @@ def test_what_only_the_driver_knows_is_refused_by_what_it_says() -> None:
     assert "not deterministic, as the driver says" in of(found, *EVENTUAL).refused[0]
     assert loss(of(found, "coordinated", "none"), "n3").back == ("tweets.0", "clean.0", "clean.1", "count.0")
     assert "a replay may differ" in loss(of(found, *MEMORY), "n3").why
+
+
+def test_in_the_order_of_arrival_a_loss_takes_everything_back_by_own_clocks_too() -> None:
+    assert SEEN.progress is not None
+    resource = override(RESOURCE, {"batch.order": "arrival"})
+    seen = replace(SEEN, progress=replace(SEEN.progress, deterministic=False))
+    found = of(checkpoint_outlook(resource, seen), *LOGGED)
+    assert found.refused == ()
+    assert (
+        loss(found, "n3").back
+        == loss(of(checkpoint_outlook(resource, seen), "coordinated", "none"), "n3").back
+    )
+    assert "a replay may differ" in loss(found, "n3").why
 
 
 def test_a_setting_of_the_current_protocol_alone_speaks_against_no_other() -> None:

@@ -108,6 +108,27 @@ def test_it_is_said_whether_a_lost_partition_can_be_fed_again(
     assert said not in before.reason
 
 
+def test_where_there_is_upstream_backup_its_level_is_said_once(burst: StatusDocument) -> None:
+    """Of an operator that the query needs, whether its partitions are lost or not; not of one that has standbys."""
+    parts = tuple(
+        replace(p, backed=p.id != "count.3") if p.operator == "count" else p for p in burst.partitions
+    )
+    backed = replace(burst, partitions=parts)
+    for query in ("count.0", "count.3"):
+        assert explain(backed, query).fed_again == ("count",)
+        said = " ".join(_page(backed, query).split())
+        assert said.count("level 1") == said.count("one failure along a path") == 1
+        assert "fed again count: a lost partition by what it reads" in said
+        assert (
+            "where two in a row are lost, or what is kept did not fit, it comes from the checkpoint" in said
+        )
+    operators = tuple(replace(o, standbys=o.name == "count") for o in backed.graph.operators)
+    beside = replace(backed, graph=replace(backed.graph, operators=operators))
+    assert explain(beside, "count.3").fed_again == ()
+    assert explain(burst, "count.3").fed_again == ()
+    assert "level 1" not in _page(burst, "count.3")
+
+
 def _page(document: StatusDocument, query: str) -> str:
     console = Console(width=100, record=True, file=StringIO())
     console.print(explanation_page(explain(document, query)))

@@ -15,16 +15,19 @@ from reprise.controller.analysis.from_logs import incidents_in, main
 from reprise.controller.coordinator.incident_log import log_changes
 from reprise.controller.status.timeline import timeline
 from reprise.scheduler import Event, Incident, Kind, Phase, PlanRecord
+from reprise.scheduler.incident import EventName, Trigger
 
 OPENED = Incident("inc-000007", Kind.CORRELATED, Phase.SETTLING, 10.125, 4, 2, 4, 11.0).log(
-    10.125, "opened", "2 'nodes'"
+    10.125, EventName.OPENED, "2 'nodes'"
 )
 PLAN = PlanRecord(
-    "inc-000007-p1", "inc-000007", 11.5, "first", True, 4, 2, {}, (), {"queries": ["a.0"], "value": 3, "bound": 4}, {}, 0.1,
-    {"b.0": "no room"},
+    "inc-000007-p1", "inc-000007", 11.5, Trigger.FIRST, True, 4, 2, {}, (),
+    {"queries": ["a.0"], "value": 3, "bound": 4}, {}, 0.1, {"b.0": "no room"},
 )  # fmt: skip
-PLANNED = replace(OPENED.log(11.5, "plan", "inc-000007-p1 first"), plans=(PLAN.id,))
-CLOSED = replace(PLANNED.log(20.0, "restored").log(25.0, "closed", "checkpoint=9"), closed_at=25.0)
+PLANNED = replace(OPENED.log(11.5, EventName.PLAN, "inc-000007-p1 first"), plans=(PLAN.id,))
+CLOSED = replace(
+    PLANNED.log(20.0, EventName.RESTORED).log(25.0, EventName.CLOSED, "checkpoint=9"), closed_at=25.0
+)
 
 
 @pytest.fixture
@@ -110,4 +113,4 @@ def test_it_is_printed_with_dates_in_the_order_of_time_though_lines_come_in_any(
 
 
 def test_events_are_equal_by_value() -> None:
-    assert Event(1.0, "a") in {Event(1.0, "a", "")}
+    assert Event(1.0, EventName.PLAN) in {Event(1.0, EventName.PLAN, "")}

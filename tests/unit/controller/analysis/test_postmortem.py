@@ -196,13 +196,16 @@ def test_only_the_plans_of_the_incident_count(story: Story) -> None:
 def test_what_was_skipped_is_told_with_what_is_marked_for_it(story: Story) -> None:
     assert "## Gaps" not in markdown(story, None, [])
     gap = replace(
-        story.incident, skipped={"count.1": (31, 40)}, marked={"count.1": (31, 40), "count.3": (33, 33)}
+        story.incident,
+        skipped={"count.1": ((31, 40),)},
+        marked={"count.1": ((31, 40), (51, 52)), "count.3": ((33, 33),)},
     )
     page = markdown(replace(story, incident=gap), None, [])
     told = page[page.index("## Gaps") : page.index("## Time line")]
-    assert "11 batches of 2 queries may lack rows, and each of them is marked" in told
+    assert "13 batches of 2 queries may lack rows, and each of them is marked" in told
     assert "| `count.1` | 31 | 40 |" in told
     assert "| `count.1` | 2 | 31 | 40 | 10 |" in told
+    assert "| `count.1` | 2 | 51 | 52 | 2 |" in told
     assert "| `count.3` | 4 | 33 | 33 | 1 |" in told
 
 

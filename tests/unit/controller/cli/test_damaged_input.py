@@ -109,6 +109,7 @@ def test_a_run_that_has_ended_is_read_or_said_to_have_ended(
     assert result.exit_code == (4 if name in OVER else 0), result.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_file_of_a_run_is_named(
@@ -129,6 +130,7 @@ def test_a_damaged_file_of_a_run_is_named(
             ) from error
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("garbage", GARBAGE)
 @pytest.mark.parametrize(
     "arguments",
@@ -168,6 +170,7 @@ def test_the_codes_are_those_of_the_page() -> None:
     assert {0, 1, 2, 3, 4, 5, 130} == CODES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("field", "values"),
     [

@@ -24,7 +24,7 @@ WELL = RunState(
 )
 INCIDENT = Incident("inc-1", Kind.CORRELATED, Phase.WAITING, 0.0, 5, 2, 2, 0.0, plans=("inc-1-p1",))
 PLAN = PlanRecord(
-    "inc-1-p1", "inc-1", 1.0, "first", True, 5, 2, {}, (),
+    "inc-1-p1", "inc-1", 1.0, Trigger.FIRST, True, 5, 2, {}, (),
     {"queries": ["top.0"], "value": 9, "bound": 9, "optimal": True, "algorithm": "ilp"}, {"top.0": "n1#1"}, 0.0,
     {"low.0": "needs 40 more"},
 )  # fmt: skip

@@ -15,8 +15,9 @@ from reprise.controller.cli.app import main
 from reprise.controller.cli.target import Address
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.model import Desired, Leaving, Moving, Node, Progress
-from reprise.spark_jobs.topology import StreamTopology, load_topology
+from reprise.spark_jobs.topology import load_topology
 from reprise.spark_jobs.topology.graph import expand
+from tests.support.fake_target import FakeTarget
 
 RESOURCE = load_topology(Path(__file__).parents[4] / "examples" / "minimal.yaml")
 PARTITIONS = tuple(expand(RESOURCE).partitions)
@@ -41,30 +42,6 @@ def left(number: int) -> dict[str, str]:
     return {p: "n2#1" if k < number else "n1#1" for k, p in enumerate(PARTITIONS)}
 
 
-class FakeTarget:
-    """Shows one observation after the other, the last one for ever."""
-
-    def __init__(self, *shown: Observation) -> None:
-        self.shown = list(shown)
-        self.asked: list[tuple[str, bool]] = []
-
-    def __enter__(self) -> FakeTarget:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-    def resource(self) -> StreamTopology:
-        return RESOURCE
-
-    def observation(self) -> Observation:
-        return self.shown.pop(0) if len(self.shown) > 1 else self.shown[0]
-
-    def drain(self, node: str, wanted: bool) -> str:
-        self.asked.append((node, wanted))
-        return "written"
-
-
 def drain(monkeypatch: pytest.MonkeyPatch, target: FakeTarget, *words: str) -> Result:
     monkeypatch.setattr(Address, "open", lambda _: target)
     monkeypatch.setattr(drain_command, "LOOK_S", 0.0)
@@ -73,14 +50,14 @@ def drain(monkeypatch: pytest.MonkeyPatch, target: FakeTarget, *words: str) -> R
 
 
 def test_it_asks_and_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = FakeTarget(seen(left(1)))
+    target = FakeTarget(RESOURCE, seen(left(1)))
     result = drain(monkeypatch, target, "n2")
     assert (result.exit_code, result.output) == (0, "written\n")
     assert target.asked == [("n2", True)]
 
 
 def test_the_wish_is_taken_back_also_of_a_node_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = FakeTarget(seen(left(0), gone="n2"))
+    target = FakeTarget(RESOURCE, seen(left(0), gone="n2"))
     result = drain(monkeypatch, target, "n2", "--undo")
     assert (result.exit_code, result.output) == (0, "written\n"), result.output
     assert target.asked == [("n2", False)]
@@ -91,7 +68,7 @@ def test_the_wish_is_taken_back_also_of_a_node_that_is_not_there(monkeypatch: py
 
 
 def test_waiting_it_says_how_many_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = FakeTarget(*(seen(left(k)) for k in (2, 2, 2, 1, 0)))
+    target = FakeTarget(RESOURCE, *(seen(left(k)) for k in (2, 2, 2, 1, 0)))
     result = drain(monkeypatch, target, "n2", "--wait")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
@@ -104,21 +81,21 @@ def test_waiting_it_says_how_many_are_left(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_without_room_it_says_what_stays_and_how_much_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     small = seen(left(1), cpu=1)
-    result = drain(monkeypatch, FakeTarget(small), "n2", "--wait")
+    result = drain(monkeypatch, FakeTarget(RESOURCE, small), "n2", "--wait")
     assert result.exit_code == exits.NO
     assert f"n2 cannot be emptied: 1 partition stays for want of room ({PARTITIONS[0]})" in result.output
     assert "milli-CPU" in result.output
-    warned = drain(monkeypatch, FakeTarget(small), "n2")
+    warned = drain(monkeypatch, FakeTarget(RESOURCE, small), "n2")
     assert warned.exit_code == 0
     assert "not all of it can go" in warned.output
     assert small.desired is not None
     moving = replace(small, desired=replace(small.desired, moving=Moving({PARTITIONS[0]: "n1#1"}, 3)))
-    late = drain(monkeypatch, FakeTarget(moving), "n2", "--wait", "--timeout", "0.05")
+    late = drain(monkeypatch, FakeTarget(RESOURCE, moving), "n2", "--wait", "--timeout", "0.05")
     assert late.exit_code == exits.TIMED_OUT, "while something moves nothing is stuck"
 
 
 def test_a_node_that_goes_meanwhile_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = drain(monkeypatch, FakeTarget(seen(left(1)), seen(left(1), gone="n2")), "n2", "--wait")
+    result = drain(monkeypatch, FakeTarget(RESOURCE, seen(left(1)), seen(left(1), gone="n2")), "n2", "--wait")
     assert result.exit_code == exits.NO
     assert "n2 is gone, with 1 partition on it" in result.output
 
@@ -127,7 +104,7 @@ def test_out_of_time_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     observed = seen(left(1))
     assert observed.desired is not None
     paused = replace(observed, desired=replace(observed.desired, paused=True))
-    result = drain(monkeypatch, FakeTarget(paused), "n2", "--wait", "--timeout", "0")
+    result = drain(monkeypatch, FakeTarget(RESOURCE, paused), "n2", "--wait", "--timeout", "0")
     assert result.exit_code == exits.TIMED_OUT
     assert "the topology is paused" in result.output
 
@@ -136,9 +113,9 @@ def test_a_node_is_empty_when_the_driver_has_taken_that_over(monkeypatch: pytest
     moved = seen(left(0))
     assert moved.progress is not None
     before = replace(moved, progress=replace(moved.progress, seq=6))
-    result = drain(monkeypatch, FakeTarget(before, before, moved), "n2", "--wait")
+    result = drain(monkeypatch, FakeTarget(RESOURCE, before, before, moved), "n2", "--wait")
     assert (result.exit_code, result.output.count("n2 is empty")) == (0, 1)
-    late = drain(monkeypatch, FakeTarget(before), "n2", "--wait", "--timeout", "0")
+    late = drain(monkeypatch, FakeTarget(RESOURCE, before), "n2", "--wait", "--timeout", "0")
     assert late.exit_code == exits.TIMED_OUT
     assert "the driver has not taken that over" in late.output
 
@@ -148,14 +125,14 @@ def test_partitions_that_are_set_aside_are_named(monkeypatch: pytest.MonkeyPatch
     assert found.progress is not None and found.desired is not None
     poisoned = replace(found.progress, failed={PARTITIONS[0]: Failure.parse("poison: a batch raises")})
     desired = replace(found.desired, moving=Moving({PARTITIONS[1]: "n1#1"}, 3))
-    target = FakeTarget(replace(found, progress=poisoned, desired=desired))
+    target = FakeTarget(RESOURCE, replace(found, progress=poisoned, desired=desired))
     late = drain(monkeypatch, target, "n2", "--wait", "--timeout", "0")
     assert late.exit_code == exits.TIMED_OUT
     assert f"set aside ({PARTITIONS[0]})" in late.output
 
 
 def test_nothing_is_waited_for_with_undo(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = FakeTarget(seen(left(1)))
+    target = FakeTarget(RESOURCE, seen(left(1)))
     result = drain(monkeypatch, target, "n2", "--undo", "--wait")
     assert result.exit_code == 2
     assert "--wait" in result.output

@@ -20,7 +20,8 @@ from reprise.controller.cli.render import for_programs, span
 from reprise.controller.cli.simulate_command import simulation_page
 from reprise.controller.cli.status_page import status_page
 from reprise.controller.status import StatusDocument, document
-from reprise.controller.status.model import NodeStartView, QueryView, StandbysView
+from reprise.controller.status.failure_domains import FailureDomainsView, FailureDomainView
+from reprise.controller.status.model import NodeStartView, QueryView, RebalancingView, StandbysView
 from reprise.controller.status.query_state import Status
 from reprise.spark_jobs.topology.promise import NO_PROMISE, Guarantee, Promise
 from tests.support import oncall
@@ -75,9 +76,47 @@ def test_standbys_have_a_line_where_there_are_any(found: StatusDocument) -> None
     assert line.split(maxsplit=1)[1] == "1 of 5 wanted could go on now, 3 are placed"
 
 
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (None, []),
+        (RebalancingView({}, 0, 30.0), ["load is looked at in 20s"]),
+        (RebalancingView({"count.0": "n3#1"}, 2, None), ["count.0 goes to n3#1, 2 partitions follow"]),
+        (RebalancingView({"count.0": "n3#1"}, 0, None), ["count.0 goes to n3#1"]),
+    ],
+)
+def test_load_that_is_levelled_has_a_line(
+    found: StatusDocument, view: RebalancingView | None, said: list[str]
+) -> None:
+    lines = shown(status_page(replace(found, rebalancing=view, time=10.0), 24))
+    assert [x.split(maxsplit=1)[1] for x in lines if x.startswith("rebalance")] == said
+
+
+def test_nodes_above_their_cap_have_a_line(found: StatusDocument) -> None:
+    assert not any(line.startswith("above cap") for line in shown(status_page(found, 24)))
+    slow, full, *rest = found.nodes
+    nodes = (
+        replace(slow, used=1350, cpu=1000, slowdown=1.35),
+        replace(full, used=900, cpu=1000, slowdown=1.0),
+    )
+    above = replace(found, nodes=(*nodes, *rest))
+    (line,) = [x for x in shown(status_page(above, 24), 120) if x.startswith("above cap")]
+    assert line.split(maxsplit=2)[2] == (
+        f"{slow.name} 1350m of 1000m, 1.35 times as slow; {full.name} 900m of 1000m"
+    )
+    query = next(q.id for q in found.queries.items)
+    there = tuple(replace(p, node=slow.id) for p in found.partitions)
+    told = explain(replace(above, partitions=there), query)
+    assert told.slower == (f"{slow.name} is to run 1350m of 1000m: about 1.35 times as slow",)
+    assert "1.35 times" in "\n".join(shown(explanation_page(told), 120, 60))
+    assert explain(found, query).slower == ()
+
+
 def promising(document: StatusDocument, **outputs: Promise) -> StatusDocument:
     operators = tuple(
-        replace(o, guarantee=p.guarantee, limited_by=p.limited_by, limited_because=p.because)
+        replace(
+            o, guarantee=p.guarantee, limited_by=p.limited_by, limited_because=p.because, given_up=p.given_up
+        )
         if (p := outputs.get(o.name)) is not None
         else o
         for o in document.graph.operators
@@ -94,6 +133,9 @@ def test_an_output_that_is_less_than_precise_has_a_line_with_who_limits_it(found
     (line,) = [x for x in shown(status_page(less, 24)) if x.startswith("outputs")]
     assert line.split(maxsplit=1)[1] == "count gap (amnesia of parse)"
     assert "output       gap (amnesia of parse)" in shown(explanation_page(explain(less, "count.3")))
+    but = promising(found, count=replace(precise, given_up=("on_bad_record: skip of s, some are left out",)))
+    (line,) = [x for x in shown(status_page(but, 24), width=120) if x.startswith("outputs")]
+    assert line.split(maxsplit=1)[1] == "count precise (on_bad_record: skip of s, some are left out)"
     older = promising(found, count=NO_PROMISE)
     assert not any(x.startswith("output") for x in shown(explanation_page(explain(older, "count.3"))))
 
@@ -101,10 +143,15 @@ def test_an_output_that_is_less_than_precise_has_a_line_with_who_limits_it(found
 def test_what_lacks_rows_in_the_open_incident_has_a_line(found: StatusDocument) -> None:
     assert found.incident is not None
     assert not any(line.startswith("gaps") for line in shown(status_page(found, 24)))
-    gap = replace(found, incident=replace(found.incident, marked={"count.1": (31, 33), "count.0": (30, 40)}))
-    (line,) = [x for x in shown(status_page(gap, 24), width=120) if x.startswith("gaps")]
-    said = "14 batches may lack rows, and are marked: count.0 30 to 40; count.1 31 to 33"
-    assert line.split(maxsplit=1)[1] == said
+    one = replace(found.incident, marked={"count.1": (31, 33), "count.0": (30, 40)})
+    two = replace(one, marked_spans={"count.0": ((30, 30), (38, 40)), "count.1": ((31, 33),)})
+    for incident, said in (
+        (one, "14 batches may lack rows, and are marked: count.0 30 to 40; count.1 31 to 33"),
+        (two, "7 batches may lack rows, and are marked: count.0 30 to 30, 38 to 40; count.1 31 to 33"),
+    ):
+        gap = replace(found, incident=incident)
+        (line,) = [x for x in shown(status_page(gap, 24), width=120) if x.startswith("gaps")]
+        assert line.split(maxsplit=1)[1] == said
 
 
 def test_standbys_say_in_which_failure_domain_they_are(found: StatusDocument) -> None:
@@ -141,6 +188,23 @@ def test_standbys_say_in_which_failure_domain_they_are(found: StatusDocument) ->
     (line,) = [x for x in shown(status_page(document, 24, wide=True), width=600) if x.startswith("standbys")]
     named = [f"{near.id} on n9#1 at 7 (y, from x)", f"{gone.id} on n8#1 not ready (?, from ?)"]
     assert line.endswith(f"{said}: " + ", ".join([*named, *(f"{p.id} none" for p in rest)]))
+
+
+def test_failure_domains_have_a_line_with_what_each_would_take(found: StatusDocument) -> None:
+    assert not any(line.startswith("domains") for line in shown(status_page(found, 24)))
+    zones = [("a", ("n1#1", "n3#2"), 60, 60), ("b", ("n2#1",), 60, 20), (None, ("n4#1",), 10, 10)]
+    more = [(str(k), (f"m{k}#1",), 1, 1) for k in range(3)]
+    items = tuple(FailureDomainView(*zone) for zone in (*zones, *more))
+    document = replace(found, failure_domains=FailureDomainsView("zone", 75, 15.5, items))
+    said = "15.5 of a priority of 75 would be lost with one of 6 on average"
+    few = (
+        "60 with a (n1 n3); 20 with b (n2), 60 without standbys; 10 with n4, domain not known; 1 with 0 (m0)"
+    )
+    every = "60 with a (n1#1 n3#2); 20 with b (n2#1), 60 without standbys; 10 with n4#1, domain not known; 1 with 0 (m0#1)"
+    for wide, named in ((False, f"{few}; and 2 more"), (True, f"{every}; 1 with 1 (m1#1); 1 with 2 (m2#1)")):
+        lines = shown(status_page(document, 24, wide=wide), width=400)
+        (line,) = [x for x in lines if x.startswith("domains")]
+        assert line.split(maxsplit=1)[1] == f"{said}: {named}; by zone"
 
 
 def test_upstream_backups_have_a_line_where_there_are_any(found: StatusDocument) -> None:

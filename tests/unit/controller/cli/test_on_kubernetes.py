@@ -21,6 +21,7 @@ from tests.support import oncall
 from tests.support.stub_cluster import StubCluster, stub_cluster
 
 GROUP = "/apis/reprise.dev/v1alpha1/namespaces/streams"
+CONFIG_MAPS = "/api/v1/namespaces/streams/configmaps"
 PAGE = "/api/v1/namespaces/ops/services/reprise-operator:page/proxy/api/v1/topologies/streams/oncall"
 SEEN = oncall.after_the_burst()
 PRIORITIES = {q.id: q.priority for q in oncall.TOPOLOGY.queries.values()}
@@ -53,6 +54,7 @@ def _objects() -> dict[str, Any]:
         f"{GROUP}/recoveryplans": {"items": plans},
         "/api/v1/namespaces/streams/services": {"items": []},
         "/api/v1/namespaces/streams/pods": {"items": []},
+        CONFIG_MAPS: {"items": []},
         "/apis/events.k8s.io/v1/namespaces/streams/events": {"items": []},
     }
 
@@ -373,3 +375,111 @@ def test_a_skip_is_an_annotation_of_this_very_object(
     assert "does not ask for it" in again.output
     assert len(served.patches) == 2
     assert skips_by_hand({**meta, "uid": "u-2"}) == {}, "a copy of the object asks for nothing"
+
+
+def test_list_says_of_each_topology_how_it_stands(tmp_path: Path) -> None:
+    found = _objects()
+    ready = {"type": "Ready", "status": "False", "reason": "QueriesDown"}
+    found[f"{GROUP}/streamtopologies"]["items"][0]["status"]["conditions"].append(ready)
+    found[f"{GROUP}/streamtopologies"]["items"][0]["status"]["incident"] = "long-name-" * 9
+    new = {"metadata": {"namespace": "apart", "name": "new"}, "spec": {}}
+    items = [*found[f"{GROUP}/streamtopologies"]["items"], new]
+    found["/apis/reprise.dev/v1alpha1/streamtopologies"] = {"items": items}
+    with stub_cluster(found) as stub:
+        here = ask(stub, tmp_path, "list", "-n", "streams")
+        everywhere = ask(stub, tmp_path, "list", "-A", "-o", "json")
+        both = ask(stub, tmp_path, "list", "-A", "-n", "streams")
+    assert here.exit_code == 0, here.output
+    (line,) = [x.split() for x in here.output.splitlines() if "oncall" in x]
+    assert line == ["streams", "oncall", "False", "QueriesDown", "3/4", "2/3", "long-name-" * 9]
+    first, second = json.loads(everywhere.output)
+    assert (first["name"], first["ready"], first["reason"]) == ("new", "Unknown", "NotLookedAtYet")
+    assert (second["name"], second["queries"]) == ("oncall", "3/4")
+    assert (both.exit_code, "two ways" in both.stderr) == (2, True)
+
+
+def test_a_log_cannot_command_the_terminal(tmp_path: Path) -> None:
+    pods = "/api/v1/namespaces/streams/pods"
+    hostile = "row \x1b]0;title\x07\x1b[2J\x9b2K\r\tZ\u00fcrich\nlast\n"
+    found = {**_objects(), pods: {"items": [{"metadata": {"name": "a"}}]}, f"{pods}/a/log": hostile}
+    with stub_cluster(found) as stub:
+        config = str(stub.kubeconfig(tmp_path))
+        result = CliRunner().invoke(
+            main, ["logs", "oncall", "--kubeconfig", config], color=True
+        )  # a terminal
+    assert result.output.splitlines()[1:] == [
+        r"row \x1b]0;title\x07\x1b[2J\x9b2K\r" + "\tZ\u00fcrich",
+        "last",
+    ]
+
+
+def test_logs_are_those_of_each_pod_or_why_they_cannot_be_read(tmp_path: Path) -> None:
+    pods = "/api/v1/namespaces/streams/pods"
+    found = {
+        **_objects(),
+        pods: {"items": [{"metadata": {"name": name}} for name in ("oncall-b", "oncall-a")]},
+        f"{pods}/oncall-a/log": "first\nlast\n",
+    }
+    with stub_cluster(found) as stub:
+        result = ask(stub, tmp_path, "logs", "oncall", "--role", "executor")
+        stub.answers[pods] = {"items": []}
+        none = ask(stub, tmp_path, "logs", "oncall")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("==> oncall-a <==\nfirst\nlast\n==> oncall-b <==\nnot read: ")
+    assert (none.exit_code, none.stderr) == (4, "error: streams/oncall has no driver\n")
+
+
+def _started_with(**spec: Any) -> dict[str, Any]:
+    """The ConfigMap of a driver that was started with other values of these fields."""
+    document = json.loads(oncall.resource().document)
+    document["metadata"] |= {"namespace": "streams", "name": "oncall"}
+    document["spec"] |= spec
+    return {CONFIG_MAPS: {"items": [{"data": {"topology.json": json.dumps(document)}}]}}
+
+
+def _diff(stub: StubCluster, tmp_path: Path, *more: str) -> Result:
+    file = tmp_path / "t.yaml"
+    file.write_text(oncall.TEXT)
+    return ask(stub, tmp_path, "diff", "oncall", "-n", "streams", "-f", file, *more)
+
+
+def test_a_diff_shows_both_where_the_newest_resource_is_not_what_runs(tmp_path: Path) -> None:
+    """The resource was changed and that is not in effect: nothing changes by the file, and yet a driver is started."""
+    with stub_cluster(
+        {**_objects(), **_started_with(upgrade="replay", nodes={"count": 9, "cpu": "1"})}
+    ) as stub:
+        said = _diff(stub, tmp_path)
+        rows = json.loads(_diff(stub, tmp_path, "-o", "json").output)
+    assert said.exit_code == 0, said.output
+    assert said.output.startswith("nothing changes\ncompared with what its driver still runs")
+    assert "with a new driver" in said.output
+    assert {row["before_is"] for row in rows} == {"running"}
+    assert ("spec.nodes.count", 9) in {(row["path"], row["before"]) for row in rows}
+    assert "spec.upgrade" not in {row["path"] for row in rows}, "it takes effect in place"
+
+
+def test_what_is_refused_of_queries_follows_from_what_runs(tmp_path: Path) -> None:
+    """The newest resource is not in effect: by that alone the query could come."""
+    leaf = {"name": "leaf", "class": "reprise.operators:Map", "with": {"where": "count > 0"},
+            "inputs": [{"from": "count", "forward": True}], "parallelism": 4, "output": {}}  # fmt: skip
+    document = json.loads(oncall.resource().document)
+    document["spec"]["operators"].append(leaf)
+    file = tmp_path / "more.yaml"
+    file.write_text(json.dumps(document))
+    order = {**document["spec"]["batch"], "order": "arrival"}
+    for runs, code in ((_started_with(), 0), (_started_with(batch=order), 1)):
+        with stub_cluster({**_objects(), **runs}) as stub:
+            result = ask(stub, tmp_path, "diff", "oncall", "-n", "streams", "-f", file)
+        assert result.exit_code == code, result.output
+        assert ("refused: spec.batch.order" in result.output) == bool(code)
+
+
+def test_a_diff_says_where_what_runs_cannot_be_read(tmp_path: Path) -> None:
+    with stub_cluster(_objects()) as stub:
+        assert _diff(stub, tmp_path).output == "nothing changes\n", "no driver was started yet"
+        stub.forbidden.add(CONFIG_MAPS)
+        result = _diff(stub, tmp_path)
+    assert result.exit_code == 0
+    assert (
+        "compared with the resource alone: what its driver was started with cannot be read" in result.output
+    )

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import yaml
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from reprise.controller.cli import main
+from reprise.controller.cli import kubectl_complete, main, target_kubernetes
 from reprise.controller.cli.app import COMMANDS
-from reprise.controller.cli.render import FORMS
+from reprise.controller.cli.render import FORMS, how_found
+from reprise.controller.cli.target import Address
 from reprise.spark_jobs.topology import load_topology, to_json
+from tests.unit.controller.cli.test_commands import INSTANCE
+from tools.testbed import clients
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 MINIMAL = EXAMPLES / "minimal.yaml"
@@ -105,6 +114,7 @@ def test_all_mistakes_of_a_topology_are_listed_below_their_number(tmp_path: Path
     assert [line.partition(": ")[0] for line in lines] == [
         "  spec.batch.interval",
         "  spec.operators[count].paralelism",
+        "  spec.operators[count].with.keys",
     ]
     assert lines[1].endswith("did you mean 'parallelism'? (T.yaml, line 22)")
     assert not Path("never").exists()
@@ -120,6 +130,18 @@ def test_all_mistakes_of_a_fault_file_are_listed(tmp_path: Path) -> None:
         f"  {faults}: [0].kil: unknown field; did you mean 'kill'? (line 1)",
         f"  {faults}: [1].kill: there is no partition or operator 'cuont.0'; did you mean 'count.0'? (line 2)",
     ]
+
+
+def test_how_a_plan_was_found_is_told_in_plain_words(tmp_path: Path) -> None:
+    """`reductions` names a step of the planner, which says nothing to whoever reads a plan."""
+    assert how_found("reductions") == "no search was needed"
+    assert how_found("frontier") == "solved exactly, part by part"
+    assert how_found("dp") == "by the planner dp"
+    path = tmp_path / "enough.json"
+    path.write_text(json.dumps({**INSTANCE, "capacity": 1000}))
+    result = reprise("plan", "-i", path)
+    assert result.exit_code == 0 and "(optimal), cost " in result.stdout, result.output
+    assert "no search was needed, " in result.stdout and "reductions" not in result.stdout
 
 
 def completions(*words: str) -> list[str]:
@@ -148,6 +170,78 @@ def test_a_shell_completes_what_the_run_has(run_folder: Path) -> None:
         "count.1",
     ]
     assert "explain" in completions("e")
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "offered"),
+    [
+        (["first", "second"], ["status", ""], ["first", "second"]),
+        (["first", "second"], ["pause", "-n", "streams", "f"], ["first"]),
+        (["first", "second"], ["explain", ""], ["first", "second"]),
+        (["first", "second"], ["explain", "second", ""], ["count.0", "count.1"]),
+        (["first", "second"], ["skip", "second", "count.1"], ["count.1"]),
+        (["first"], ["explain", ""], ["count.0", "count.1", "first"]),
+        ([], ["explain", ""], []),
+        (["first"], ["explain", "other", ""], []),
+    ],
+)
+def test_a_shell_completes_what_is_on_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, there: list[str], words: list[str], offered: list[str]
+) -> None:
+    asked: list[str | None] = []
+
+    def listed(address: Address, everywhere: bool) -> list[dict[str, Any]]:
+        asked.append(address.namespace)
+        spec = yaml.safe_load(MINIMAL.read_text())
+        return [{**spec, "metadata": {"name": name, "namespace": "streams"}} for name in there]
+
+    monkeypatch.setattr(target_kubernetes, "listed", listed)
+    assert completions(*words) == offered
+    assert asked == ["streams" if "-n" in words else None]
+
+
+def test_no_cluster_is_asked_where_a_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch, run_folder: Path
+) -> None:
+    monkeypatch.setattr(target_kubernetes, "listed", lambda *_, **__: pytest.fail("a cluster was asked"))
+    assert completions("status", "--out", str(run_folder), "") == []
+    assert completions("explain", "--out", str(run_folder), "") == ["count.0", "count.1"]
+
+
+def test_kubectl_is_answered_with_a_word_a_line_and_a_directive(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], run_folder: Path
+) -> None:
+    for words, said in (
+        (["explain", "--out", str(run_folder), "count"], ["count.0", "count.1", ":4"]),
+        (["verify", "--code", ""], [":0"]),
+        (["no-such-command", "x"], [":4"]),
+    ):
+        monkeypatch.setattr("sys.argv", ["kubectl_complete-reprise", *words])
+        kubectl_complete.main()
+        assert capsys.readouterr().out.splitlines() == said
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-reprise", "expl"])
+    kubectl_complete.main()
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("explain") and last == ":4"
+
+
+@pytest.mark.slow  # kubectl is downloaded once
+def test_kubectl_completes_the_plugin(tmp_path: Path, run_folder: Path) -> None:
+    for name, module in (("kubectl-reprise", "cli"), ("kubectl_complete-reprise", "cli.kubectl_complete")):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!{sys.executable}\nfrom reprise.controller.{module} import main\nmain()\n")
+        program.chmod(0o755)
+    words = ["__complete", "reprise", "explain", "--out", str(run_folder), "count."]
+    done = subprocess.run(
+        [str(clients.ensure() / "kubectl"), *words],
+        env={**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout.splitlines() == ["count.0", "count.1", ":4"]
 
 
 def test_a_shell_is_offered_nothing_where_there_is_nothing(run_folder: Path) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from reprise.controller.cli import main
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan
 from reprise.scheduler import Incident, Kind, Phase, PlanRecord
-from reprise.scheduler.incident import Candidate
+from reprise.scheduler.incident import Candidate, Trigger
 from reprise.spark_jobs.topology import expand, load_topology, to_json
 
 MINIMAL = Path(__file__).parents[4] / "examples" / "minimal.yaml"
@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Path:
     )  # fmt: skip
     candidates = tuple(Candidate(sink, 2 + i, 40) for i, sink in enumerate(sinks))
     plan = PlanRecord(
-        "inc-1-p1", "inc-1", 1023.0, "first", True, 10, 2, {"n1#1": 50}, candidates,
+        "inc-1-p1", "inc-1", 1023.0, Trigger.FIRST, True, 10, 2, {"n1#1": 50}, candidates,
         {"value": 2, "algorithm": "best-density"}, {"count.0": "n1#1"}, 0.01, {}, pending=sinks,
     )  # fmt: skip
     assert set(sinks) <= set(topology.partitions)

@@ -14,30 +14,18 @@ from reprise.controller.agent.processes import inspect
 from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.target_local import LOG_TAIL, ZooKeeperTarget, of_run, of_zookeeper, run_files
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
-from reprise.controller.zookeeper import client as clients
-from reprise.controller.zookeeper import observer, paths
+from reprise.controller.zookeeper import paths
 from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.observer import Observer
 from reprise.controller.zookeeper.process_records import parse_paused
 from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.controller.zookeeper.settings_record import encode_settings
 from reprise.controller.zookeeper.skip_wishes import parse_skip
-from reprise.spark_jobs.topology import load_topology, to_json
+from reprise.spark_jobs.topology import load_topology, override, to_json
+from reprise.spark_jobs.topology.changes import settings_of
 
 MINIMAL = Path(__file__).parents[4] / "examples" / "minimal.yaml"
 ROOT = "/reprise/default/minimal"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> MemoryServer:
-    """A ZooKeeper that every session of this process is with."""
-    found = MemoryServer()
-
-    def make(*_: Any) -> ZooKeeperSession:
-        return ZooKeeperSession(cast(Any, found.session()))
-
-    for module in (clients, observer):
-        monkeypatch.setattr(module, "make_client", make)
-    return found
 
 
 def running(out: Path, **fields: object) -> Path:
@@ -171,3 +159,22 @@ def test_a_wish_to_skip_is_written_once_and_taken_back(server: MemoryServer) -> 
     assert found.skip("count.0", False) == f"{path} is gone"
     assert "or it is under way already" in found.skip("count.0", False)
     assert session.exists(path) is None
+
+
+def test_who_looks_on_sees_the_settings_that_are_in_effect_now(server: MemoryServer) -> None:
+    def priorities() -> set[int]:
+        return {query.priority for query in at.document().queries.items}
+
+    def say(raw: bytes) -> None:
+        server.put(f"{ROOT}/{paths.SETTINGS}", raw)
+
+    server.put(ROOT, b"")
+    with target() as at:
+        before = priorities()
+        wanted = override(load_topology(MINIMAL), {"operators[count].output.priority": 9})
+        say(encode_settings(settings_of(wanted)))
+        assert 9 in priorities() and 9 not in before
+        say(b"[]")
+        assert 9 in priorities(), "who follows them goes on with those before, too"
+    with target() as at:
+        assert priorities() == before, "a damaged record hides nothing else"

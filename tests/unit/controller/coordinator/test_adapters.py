@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
+from reprise.algorithms.recovery_time import RestoreWork
 from reprise.controller.coordinator.stats_window import WINDOW_S, StatsWindow
 from reprise.controller.coordinator.transaction import Versions, operations
 from reprise.controller.topology_view import policy_of, view_of
@@ -65,6 +66,21 @@ def test_a_partition_that_some_records_lack_has_the_median_of_the_others() -> No
         record = f'{{{extra}"sink.0": {{"cpu_milli": {cpu}, "state_bytes": {k}}}}}'
         found = window.add(3.0 * k, record.encode(), parse_stats)
     assert found == {"late.0": PartitionStats(7.0, 5), "sink.0": PartitionStats(200.0, 4)}
+
+
+def test_what_a_recovery_would_have_to_do_is_of_the_newest_record() -> None:
+    """It is of no use to know what it was before: nothing of it is typical."""
+    window = StatsWindow()
+    works: list[dict[str, object]] = [{"rows": 5}, {"rows": 70, "rows_s": 10.0, "bytes_s": 2000.0}]
+    for k, restore in enumerate(works):
+        record = {"sink.0": {"cpu_milli": 1.0, "restore": restore}, "left.0": {"cpu_milli": 1.0}}
+        found = window.add(3.0 * k, json.dumps(record).encode(), parse_stats)
+        assert found == {
+            "sink.0": PartitionStats(1.0, restore=RestoreWork(**restore)),  # type: ignore[arg-type]
+            "left.0": PartitionStats(1.0),
+        }
+    found = window.add(9.0, b'{"left.0": {"cpu_milli": 1.0}}', parse_stats)
+    assert found["sink.0"].restore is None, "it is not at work"
 
 
 def test_the_view_of_a_topology() -> None:

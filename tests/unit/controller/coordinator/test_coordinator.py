@@ -26,6 +26,7 @@ from reprise.controller.zookeeper.records import encode_desired, parse_desired
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan, parse_incident
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler import Decision, Incident, InvariantViolation, PlanRecord
+from reprise.scheduler.incident import EventName
 from tests.support.record_samples import INCIDENT, PLAN, POLICY, TOPOLOGY, replace
 from tests.support.stores import add_node, put, ready, report
 
@@ -419,7 +420,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 OPEN = replace(INCIDENT, id="inc-000002", closed_at=None, plans=("inc-000002-p1",)).log(
-    11.0, "settled", "all"
+    11.0, EventName.CORRELATED, "all"
 )
 
 
@@ -427,11 +428,11 @@ def test_what_a_decision_adds_is_logged_and_nothing_twice(lines: Callable[[], li
     incident_log.log_changes(None, OPEN, [PLAN])
     assert lines() == [
         "event=incident incident=inc-000002 kind=correlated name=opened time=10.0 detail='now'",
-        "event=incident incident=inc-000002 kind=correlated name=settled time=11.0 detail='all'",
+        "event=incident incident=inc-000002 kind=correlated name=correlated time=11.0 detail='all'",
         f"event=plan incident=inc-000002 plan=inc-000002-p1 time=11.0 trigger=first "
         f"summary={incident_log.plan_summary(PLAN)!r}",
     ]
-    later = OPEN.log(12.0, "closed")
+    later = OPEN.log(12.0, EventName.CLOSED)
     incident_log.log_changes(OPEN, later, [])
     assert [line.split("name=")[1] for line in lines()] == ["closed time=12.0 detail=''"]
     incident_log.log_changes(later, later, [])

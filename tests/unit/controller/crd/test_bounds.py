@@ -26,6 +26,7 @@ SAMPLES: dict[str | int, Any] = {
     "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]},
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": _TERM}],
     "topologySpreadConstraints": [{"topologyKey": "zone"}],
+    "startFrom": {"location": "/checkpoints/before", "savepoint": "before"},
 }
 """What makes a field complete that a good topology need not have."""
 

@@ -24,6 +24,7 @@ from reprise.scheduler.incident import (
     Phase,
     PlanRecord,
     QueryTimeline,
+    Trigger,
 )
 
 TOPOLOGY = TopologyReference(name="flights", uid="u-1")
@@ -39,7 +40,7 @@ INCIDENT = Incident(
     lost=(LostNode("n1#1", 1_760_000_100.25), LostNode("n2#1", 1_760_000_100.5)),
     plans=("inc-000012-p1", "inc-000012-p2"),
     queries={"a.0": QueryTimeline(1.0, 2.0, 3.0), "b.0": QueryTimeline(1.0, 2.0), "c.0": QueryTimeline(1.0)},
-    events=(Event(1_760_000_100.25, "opened", "desired seq 11"),),
+    events=(Event.of(1_760_000_100.25, "opened", "desired seq 11"),),
 )
 INSTANCE = Instance(
     capacity=100,
@@ -52,7 +53,7 @@ PLAN = PlanRecord(
     id="inc-000012-p1",
     incident="inc-000012",
     time=1_760_000_101.5,
-    trigger="first",
+    trigger=Trigger.FIRST,
     rollback=True,
     checkpoint=400,
     generation=3,
@@ -125,11 +126,13 @@ def test_objects_of_a_large_topology_stay_small() -> None:
         lost=tuple(LostNode(f"n{i}#1", 5.0) for i in range(5000)),
         queries={n: QueryTimeline(1.0) for n in names},
         events=INCIDENT.events * 300,
+        marked=dict.fromkeys(names, tuple((10**9 + 10 * k, 10**9 + 10 * k + 5) for k in range(200))),
     )
     plan, status = plan_object(huge, TOPOLOGY, "x", {}), incident_status(wide, "flights", huge, {})
     assert len(json.dumps(plan)) < 64_000 and len(json.dumps(status)) < 64_000
     spec = plan["spec"]
     assert (len(spec["leftOut"]), spec["leftOutTotal"], spec["nodesTotal"]) == (50, 20_000, 5000)
+    assert (len(status["gaps"]), status["gapsTotal"], status["gapBatches"]) == (50, 20_000, 20_000 * 200 * 6)
     assert (len(status["waiting"]), status["waitingTotal"], status["timelineTotal"]) == (50, 20_000, 300)
     assert plan["spec"]["partitions"] == 20_000 and status["lost"]["count"] == 5000
     assert len(plan["spec"]["leftOut"]) == len(status["lost"]["latest"]) == MAX_LISTED
@@ -145,9 +148,9 @@ KEYS = st.sampled_from(["value", "bound", "cost", "chosen", "excluded", "algorit
 
 @given(st.dictionaries(KEYS, json_values), st.text(max_size=900), st.floats(0, 1e6))
 def test_any_record_gives_a_valid_object(answer: dict[str, Any], text: str, seconds: float) -> None:
-    odd = replace(PLAN, plan=answer, note=text, trigger=text, seconds=seconds, left_out={"q.0": text})
+    odd = replace(PLAN, plan=answer, note=text, seconds=seconds, left_out={"q.0": text})
     PlanSpec.model_validate(plan_object(odd, TOPOLOGY, "x", {})["spec"], by_alias=True)
-    incident = replace(INCIDENT, events=(Event(seconds, text, text),))
+    incident = replace(INCIDENT, events=(Event.of(seconds, text, text),))
     IncidentStatus.model_validate(incident_status(incident, "flights", odd, {}), by_alias=True)
     IncidentSpec.model_validate(incident_object(incident, TOPOLOGY, "x")["spec"], by_alias=True)
 
@@ -173,7 +176,8 @@ def test_numbers_that_no_clock_and_no_machine_has_give_a_valid_object(
         generation=number,
         nodes_before=number,
         lost=(LostNode("n1#1", at),),
-        events=(Event(at, "opened"),),
+        events=(Event.of(at, "opened"),),
+        marked={"q.0": ((number, number + 2**60),)},
     )
     IncidentStatus.model_validate(incident_status(incident, "flights", odd, {}), by_alias=True)
     IncidentSpec.model_validate(incident_object(incident, TOPOLOGY, "x")["spec"], by_alias=True)

@@ -166,6 +166,7 @@ def test_optional_fields_references_and_maps_become_plain() -> None:
     }
 
 
+@pytest.mark.long
 def test_the_files_parse_as_yaml_without_anchors() -> None:
     for path, text in outputs().items():
         if path.endswith(".yaml") and "crds/" in path:

@@ -11,6 +11,7 @@ import pytest
 from reprise.controller.crd.base import MAX_LISTED
 from reprise.controller.crd.convert import incident_status, plan_object, waiting_queries
 from reprise.controller.crd.crds import KINDS, at, fields, schema
+from reprise.controller.crd.incident import MAX_SPANS
 from reprise.scheduler.incident import Event, LostNode
 from tests.unit.controller.crd.test_convert import INCIDENT, PLAN, TOPOLOGY
 
@@ -28,11 +29,30 @@ def test_of_lost_nodes_and_events_the_newest_are_listed_in_their_order() -> None
     wide = replace(
         INCIDENT,
         lost=tuple(LostNode(f"n{i:.0f}#1", i) for i in times),
-        events=tuple(Event(i, f"event-{i:.0f}", "") for i in times),
+        events=tuple(Event.of(i, f"event-{i:.0f}", "") for i in times),
     )
     found = incident_status(wide, "flights", None, {})
     assert [entry["node"] for entry in found["lost"]["latest"]] == [f"n{i:.0f}#1" for i in times[5:]]
     assert [entry["name"] for entry in found["timeline"]] == [f"event-{i:.0f}" for i in times[5:]]
+
+
+def test_gaps_are_listed_by_query_the_most_valuable_first_and_of_each_the_newest() -> None:
+    assert incident_status(INCIDENT, "flights", None, {})["gaps"] == []
+    marked = {"a.0": ((3, 12), (20, 22)), "b.0": ((5, 5),), "none.0": ((8, 7),)}
+    found = incident_status(replace(INCIDENT, marked=marked), "flights", None, {"b.0": 9, "a.0": 2})
+    assert found["gaps"] == [
+        {"query": "b.0", "batches": 1, "spans": [{"first": 5, "last": 5}]},
+        {"query": "a.0", "batches": 13, "spans": [{"first": 3, "last": 12}, {"first": 20, "last": 22}]},
+    ]
+    assert (found["gapsTotal"], found["gapBatches"]) == (2, 14)
+    spans = tuple((10 * k, 10 * k + 1) for k in range(MAX_SPANS + 5))
+    found = incident_status(
+        replace(INCIDENT, marked={f"q.{k:03}": spans for k in range(MANY)}), "flights", None, {}
+    )
+    assert [entry["query"] for entry in found["gaps"]] == [f"q.{k:03}" for k in range(MAX_LISTED)]
+    assert [span["first"] for span in found["gaps"][0]["spans"]] == [first for first, _ in spans[5:]]
+    assert (found["gapsTotal"], found["gaps"][0]["batches"]) == (MANY, 2 * len(spans))
+    assert found["gapBatches"] == MANY * 2 * len(spans)
 
 
 def test_of_waiting_queries_the_most_valuable_are_listed_and_equals_by_name() -> None:

@@ -84,6 +84,7 @@ def test_it_is_known_at_any_time_and_says_what_it_rests_on(
     assert ("objective 300 s, held" in page(explain(found, "top.0"))) is (protocol == "eventual")
 
 
+@pytest.mark.long
 def test_the_record_says_how_many_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the publisher beside the turns writes."""
     monkeypatch.setattr(loop, "STATS_S", 0.0)
@@ -108,3 +109,9 @@ def test_the_record_says_how_many_rows_come(tmp_path: Path, monkeypatch: pytest.
             one.input_rows_s or 0.0 for stats in told for p, one in stats.items() if p.startswith(operator)
         ]
         assert max(came) > 0, (operator, told)
+    tweets = [stats["tweets.0"] for stats in told]
+    marks = [one.watermark for one in tweets if one.watermark is not None]
+    assert marks == sorted(marks) and (any(marks) or tweets[-1].input_ended), tweets
+    assert all(one.watermark or one.input_ended for one in told[-1].values()), (
+        "readers have it from their sources"
+    )

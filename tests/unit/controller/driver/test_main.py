@@ -51,11 +51,15 @@ class Process:
     handlers: dict[int, Callable[..., None]] = field(default_factory=dict)
     ran: int = 0
     ends: Callable[[], None] = lambda: None
+    made: Any = None
 
     def driver(self, resource: StreamTopology, config: DriverConfig) -> Any:
         self.given.append((resource, config))
         self.stop, self.changed = threading.Event(), threading.Event()
-        return SimpleNamespace(run=self._run, stop=self.stop, channel=SimpleNamespace(changed=self.changed))
+        self.made = SimpleNamespace(
+            run=self._run, stop=self.stop, channel=SimpleNamespace(changed=self.changed), superseded=""
+        )
+        return self.made
 
     def _run(self) -> None:
         self.ran += 1
@@ -232,3 +236,17 @@ def test_code_that_may_not_go_on_from_the_checkpoint_is_said_and_ends_the_proces
     assert '"event": "refused"' in said
     assert '"logger": "reprise.driver"' in said
     assert "the keys of count have changed" in said
+
+
+def test_a_superseded_driver_does_not_end_as_one_that_has_drained(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator takes a driver's pod that has Succeeded for one that has drained."""
+
+    def superseded() -> None:
+        process.made.superseded = "a later driver has taken its epoch"
+
+    process.ends = superseded
+    with pytest.raises(SystemExit) as ended:
+        process.run(monkeypatch)
+    assert ended.value.code == "superseded: a later driver has taken its epoch", "exit code 1, and the reason"

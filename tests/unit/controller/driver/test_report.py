@@ -18,6 +18,7 @@ from reprise.controller.driver.report import (
     bounded,
     cut,
     progress_of,
+    stats_of,
     wanted,
 )
 from reprise.controller.zookeeper.records import encode_progress, parse_progress
@@ -25,13 +26,14 @@ from reprise.scheduler.model import Desired, Moving, Progress
 from reprise.spark_jobs.engine import progress as engine_output
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from reprise.spark_jobs.node.command import Usage
+from reprise.spark_jobs.operators.frames import END_OF_TIME
 
 LOST = Failure(FailureKind.CHECKPOINT, "is damaged")
 TOLD = engine_output.Progress(
     seq=14, generation=3, nodes=("n4#1", "n3#1"), positions={"a.0": 412}, failed={"b.0": LOST}, horizon=415,
     due=417, punctuation=400, ended=True, done=True, covers=Positions(400, {"b.0": 380}), bad_checkpoints=(380,),
-    trimmed=390, gaps=("a.0",), stuck="jobs fail", memory=10, disk=20, jobs=93, drained=400,
-    overhead={"detection": 3.0, "plan": 1.25},
+    trimmed=390, not_kept=("a.0",), stuck="jobs fail", memory=10, disk=20, jobs=93, drained=400,
+    overhead={"detection": 3.0, "plan": 1.25}, refused={"b.0": "w1"},
 )  # fmt: skip
 
 
@@ -129,3 +131,15 @@ def test_who_was_installed_anew_counts_its_rows_from_zero() -> None:
         "a.0": 10.0,
         "b.0": 20.0,
     }
+
+
+def test_the_record_has_the_watermark_and_says_where_the_input_has_ended() -> None:
+    usage = {
+        "a.0": Usage(1.0, watermark=1_500_000),
+        "b.0": Usage(1.0, watermark=END_OF_TIME),
+        "c.0": Usage(1.0),
+    }
+    told = stats_of({}, usage, 1.0, {})
+    assert {p: (one.watermark, one.input_ended) for p, one in told.items()} == {
+        "a.0": (1_500_000, False), "b.0": (None, True), "c.0": (None, False),
+    }  # fmt: skip

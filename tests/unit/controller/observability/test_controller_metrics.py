@@ -223,6 +223,16 @@ def test_closed_incidents_and_complete_plans_are_counted() -> None:
     assert found["plan_infeasible"] == 0
 
 
+def test_marked_batches_are_counted_without_what_is_whole_between_two_gaps_and_once() -> None:
+    first = replace(INCIDENT, marked={"hot.0": ((43, 49), (60, 66)), "cold.1": ((50, 50),)})
+    closed = replace(first, phase=Phase.CLOSED, closed_at=130.0)
+    assert values(replace(WELL, incident=first))["marked_batches"] == 15
+    late = replace(INCIDENT, id="inc-000009", marked={"hot.0": ((64, 70),)})  # it was told of both
+    seen = replace(WELL, incident=late, closed={closed.id: closed})
+    assert values(seen, 140.0)["marked_batches"] == 7 + 11 + 1
+    assert values(seen, 130.0 + 901.0)["marked_batches"] == 7
+
+
 def test_every_plan_is_counted_whatever_it_names_as_its_algorithm() -> None:
     plans = [plan(1), plan(2), plan(3)]
     names = ("reductions", "dp", "of tomorrow")
@@ -344,3 +354,33 @@ def test_expected_seconds_of_a_recovery_and_objectives_that_are_missed() -> None
         look = Look(resource, view_of(resource), run_state(EXPANDED, unknown), 10.0)
         samples = {sample.metric: sample.value for sample in topology_samples(look, 100.0)}
         assert samples["reprise_recovery_expected_seconds"] == 0
+
+
+def test_expected_seconds_of_a_recovery_have_what_a_copy_does_not_have() -> None:
+    """An active standby of `hot` has nothing to do again; a passive one up to four batches of 50 rows, 100 rows a second."""
+    assert WELL.progress is not None
+    stats = {p: PartitionStats(1.0, 0, RestoreWork(1000, 100.0), 100.0) for p in ("hot.0", "hot.1")}
+    quiet = {p: PartitionStats(1.0, 0, RestoreWork(0)) for p in PLACED if p not in stats}
+    at = {p: WELL.progress.positions[p] for p in stats}
+    seen = replace(WELL, stats=stats | quiet, progress=replace(WELL.progress, standbys=at))
+    expected = {}
+    for way, standby in (
+        ("active-standby", {}),
+        ("passive-standby", {"operators[hot].standby": {"every": 4}}),
+    ):
+        changes = {f"operators[{o.name}].deterministic": True for o in RESOURCE.operators}
+        changes |= {"operators[hot].availability": way, "batch.interval": "500ms"} | standby
+        resource = override(RESOURCE, changes)
+        look = Look(resource, view_of(resource), run_state(EXPANDED, seen), 10.0)
+        samples = {sample.metric: sample.value for sample in topology_samples(look, 100.0)}
+        expected[way] = samples["reprise_recovery_expected_seconds"]
+    assert expected == {"active-standby": pytest.approx(7.0), "passive-standby": pytest.approx(9.0)}
+
+
+def test_jobs_that_fail_again_and_again_are_said() -> None:
+    assert WELL.progress is not None
+    assert values(WELL)["jobs_failing"] == 0
+    assert (
+        values(replace(WELL, progress=replace(WELL.progress, stuck="node n1#1: no space")))["jobs_failing"]
+        == 1
+    )

@@ -82,4 +82,5 @@ def test_uids_never_change_and_every_metric_but_a_few_is_shown() -> None:
     # the first is a constant, the others stand behind alerts or are counted over months
     assert unseen == {
         "reprise_nodes_wanted", "reprise_coordinator_present", "reprise_plan_infeasible", "reprise_incidents_total",
+        "reprise_jobs_failing",
     }  # fmt: skip

@@ -15,7 +15,7 @@ from reprise.spark_jobs.engine.figures import Figures
 from reprise.spark_jobs.node.command import Held
 from reprise.spark_jobs.topology import expand, load_text, override
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tools.testbed.local_engine import World, past
+from tools.testbed.local_engine import World, past, tick
 
 NAME = {"topology": "default/diamond"}
 
@@ -93,3 +93,50 @@ def test_a_partition_that_is_lost_again_while_it_is_restored_counts_once() -> No
     figures.applied({"p": 30}, {}, now=50.0)
     assert (figures.restored, figures.restore_bytes) == (1, 100)
     assert (figures.restore_s, figures.replay_s) == (2.0, 3.0)
+
+
+OWN_CLOCKS = {
+    "checkpoint.protocol": "uncoordinated",
+    "checkpoint.log": "checkpointed",
+    "recovery.scope": "global",
+    "checkpoint.jitter": 50,
+}
+
+
+def test_what_snapshots_and_messages_cost_is_counted(tmp_path: Path) -> None:
+    changes = OWN_CLOCKS | {"checkpoint.keep": 100, "recovery.bufferMemory": "16Mi"}
+    world = World(override(load_text(DIAMOND), changes), tmp_path, "w")
+    world.nodes.start("a", "b")
+    world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: past(25)(e) and e.punctuations.newest >= 8)
+    metrics = DriverMetrics(world.engine, lambda: "connected")
+    value = metrics.registry.get_sample_value
+    counted = value("reprise_snapshot_files_total", NAME)
+    stored = [s for found in world.engine.lines.snapshots.values() for s in found if s.file is not None]
+    assert counted is not None and counted >= len(stored) > 0
+    pause_s = value("reprise_snapshot_pause_seconds_total", NAME)
+    store_s = value("reprise_snapshot_store_seconds_total", NAME)
+    assert pause_s is not None and store_s is not None and pause_s > 0 and store_s > 0
+    sent = value("reprise_message_bytes_total", NAME)
+    assert sent is not None and sent > 0
+    assert value("reprise_snapshots_skipped_total", NAME) == 0
+    known = {p: len(found) for p, found in world.engine.lines.snapshots.items()}
+    world.nodes.lose("a", "b")
+    world.nodes.start("c")
+    world.want(2, world.engine.punctuations.newest, world.spread("c"))
+    passed_over = sum(
+        s.position > world.engine.lines.origins[p].position
+        for p, found in world.engine.lines.snapshots.items()
+        for s in found
+    )
+    assert known and value("reprise_snapshots_skipped_total", NAME) == passed_over
+
+
+def test_what_one_host_counts_begins_anew_with_the_next_driver(world: World) -> None:
+    world.run(lambda e: e.punctuations.newest >= 10)
+    before = world.engine.figures.files_stored
+    assert before > 0
+    world.driver()
+    world.want(9, 0, world.spread("a", "b", "c", "d"))
+    tick(world)
+    assert world.engine.figures.files_stored < before

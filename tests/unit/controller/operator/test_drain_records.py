@@ -51,14 +51,14 @@ class Client:
         if version not in (-1, self.nodes[path][1]):
             return Answer(BadVersionError())
         self.nodes[path] = (data, self.nodes[path][1] + 1)
-        return Answer(True)
-
-    def get_acls_async(self, path: str) -> Answer:
-        return Answer(["as the records"])
+        return Answer(SimpleNamespace(version=self.nodes[path][1]))
 
     def create_async(self, path: str, data: bytes, acl: Any = None, makepath: bool = False) -> Answer:
         self.nodes[path] = (data, 0)
         return Answer(path)
+
+    def create_below(self, root: str, name: str, data: bytes) -> None:
+        self.create_async(f"{root}/{name}", data)
 
 
 @pytest.fixture
@@ -70,6 +70,8 @@ def client() -> Client:
 def records(client: Client) -> Records:
     records = Records.__new__(Records)
     records._client, records.root, records._open = cast(Any, client), "/r", True
+    records._follow = lambda: None  # type: ignore[method-assign]
+    records._started = records._known = records._spec_version = None
     return records
 
 

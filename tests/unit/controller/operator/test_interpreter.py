@@ -34,6 +34,7 @@ def test_survivors_are_set_aside_after_a_while() -> None:
     assert gc.get_freeze_count() > before
 
 
+@pytest.mark.long
 def test_what_was_set_aside_and_is_garbage_since_then_goes_in_the_end() -> None:
     now = [0.0]
     garbage, ring = Garbage(lambda: now[0]), Ring()

@@ -62,6 +62,26 @@ def test_a_machine(status: str, ready: bool | None, reachable: bool) -> None:
     assert (view.ready, view.reachable, view.cpu_milli) == (ready, reachable, 3920)
 
 
+def test_conditions_of_a_machine_that_are_true() -> None:
+    """A heartbeat of theirs is no news."""
+
+    def node(heartbeat: str) -> dict[str, Any]:
+        said = {"lastHeartbeatTime": heartbeat, "lastTransitionTime": "2026-01-02T03:04:05Z"}
+        conditions = [
+            {"type": "Ready", "status": "True", **said},
+            {"type": "Terminating", "status": "True", **said},
+            {"type": "RebootScheduled", "status": "True"},
+            {"type": "DiskPressure", "status": "False", **said},
+            {"type": "VMEventScheduled", "status": "Unknown", **said},
+        ]
+        return {"metadata": {"name": "m1"}, "status": {"conditions": conditions}}
+
+    view = kubernetes_node(node("2026-01-02T03:04:06Z"))
+    assert view.conditions == {"Terminating": 1767323045.0, "RebootScheduled": None}
+    assert view.ready
+    assert kubernetes_node(node("2026-01-02T03:09:06Z")) == view
+
+
 def test_a_cordoned_machine_is_reachable() -> None:
     node = {
         "metadata": {"name": "m1"},

@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from reprise.controller.kubernetes.lease import Leadership
 from reprise.controller.operator.__main__ import _serve_web, _web_url
 from reprise.controller.operator.loop.runtime import Runtime
-from reprise.controller.operator.loop.topology import Spec, TopologyController
+from reprise.controller.operator.loop.topology import TopologyController
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.topology_view import view_of
 from reprise.controller.web import Board
@@ -82,7 +83,8 @@ def test_what_a_controller_sees_is_on_the_board_until_its_object_goes() -> None:
     kind = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology"}
     body = {**kind, "metadata": {"name": "minimal", "namespace": "default", "uid": "u"}}
     controller = TopologyController(api, nothing, BASE, body, lambda: None, board=runtime.board)
-    controller._observed(Spec(1, RESOURCE, view_of(RESOURCE)), Observation(3.0))
+    steps: Any = SimpleNamespace(records=SimpleNamespace(shown=(RESOURCE, view_of(RESOURCE))))
+    controller._observed(steps, Observation(3.0))
     runtime.controllers["u"] = controller
     assert runtime.specs() == {"default/minimal": False}
     controller.state = replace(controller.state, invalid="spec.nodes.count: too many")

@@ -10,7 +10,7 @@ import pytest
 
 from reprise.controller.driver import adopting
 from reprise.controller.simulated_world.faults import Fault
-from reprise.controller.simulated_world.schedule import RECOVERIES, Schedule
+from reprise.controller.simulated_world.schedule import RECOVERIES, Schedule, run
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from tests.unit.controller.simulated_world.test_schedules import holds
@@ -87,9 +87,47 @@ def drawn(seed: int) -> Schedule:
     return replace(plain, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "seed", [1, 2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 30)),
+    "seed", [1, 2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 12)),
              *(pytest.param(s, marks=pytest.mark.soak) for s in range(6000, 6300))],
 )  # fmt: skip
 def test_nothing_breaks(seed: int) -> None:
     holds(drawn(seed))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 11)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(7000, 7300))],
+)  # fmt: skip
+def test_nothing_breaks_where_people_skip_queries(seed: int) -> None:
+    holds(with_wishes(seed))
+
+
+def with_wishes(seed: int) -> Schedule:
+    """Somebody asks for a query to be skipped after each loss of nodes, and drivers end before, meanwhile and after that."""
+    made = replace(drawn(seed), windowed=True, checkpoint="", recovery=f", driverGrace: {4 + seed % 3 * 10}s")
+    dice = random.Random(f"losses of {seed}")
+    losses = [Fault(round(dice.uniform(5, 15), 2), "node-dies", dice.randrange(60), 8.0) for _ in range(2)]
+    return replace(made, faults=tuple(sorted((*made.faults, *losses), key=lambda f: f.at))).with_wishes()
+
+
+@pytest.mark.long
+def test_a_driver_goes_on_with_everything_behind_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is lost waits for a node, so people have the time to ask; one of two nodes has what can be."""
+    adopt, gone_on = adopting.adopt, list[int]()
+
+    def adopted(engine: Engine, before: EngineSpec, living: Mapping[str, str]) -> str:
+        reason = adopt(engine, before, living)
+        if engine.skipping.skips and not reason:
+            gone_on.append(len(engine.positions))
+        return reason
+
+    monkeypatch.setattr(adopting, "adopt", adopted)
+    wishes = [Fault(11.2, "query-skipped", which) for which in range(3)]
+    for which in (1, 2):
+        faults = (Fault(7.0, "node-dies", which, 5.0), *wishes, Fault(15.5, "driver-dies"))
+        outcome = run(Schedule(5, faults, recovery=GRACE, windowed=True, cpu="210m"))
+        assert outcome.violation is None
+    assert WHOLE in gone_on

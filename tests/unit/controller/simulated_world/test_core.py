@@ -60,6 +60,34 @@ def test_events_queues_and_locks_are_waited_for_in_virtual_time(world: World) ->
     assert said == ["there", "locked at 13"]
 
 
+def test_a_condition_is_waited_for_in_virtual_time_and_held_by_one_at_a_time(world: World) -> None:
+    platform = world.platform(world.process("p"))
+    state, said, waiting = platform.condition(), list[tuple[str, bool, float]](), list[int]()
+
+    def waits(name: str, timeout: float | None) -> None:
+        with state:
+            found = state.wait_for(lambda: len(waiting) >= 2, timeout)
+            said.append((name, found, world.now))
+            world.sleep(1.0)  # nobody else goes on meanwhile
+
+    def changes() -> None:
+        for pause in (3.0, 4.0):
+            world.sleep(pause)
+            with state:
+                waiting.append(1)
+                state.notify_all()
+
+    for name, timeout in (("one", None), ("other", 20.0), ("hasty", 2.0)):
+        platform.begin(lambda name=name, timeout=timeout: waits(name, timeout), name)  # type: ignore[misc]
+    platform.begin(changes, "changes")
+    world.run(100.0)
+    world.close()
+    assert not world.problems
+    assert said[0] == ("hasty", False, 2.0)
+    assert sorted((name, found) for name, found, _ in said[1:]) == [("one", True), ("other", True)]
+    assert [at for _, _, at in said[1:]] == [7.0, 8.0]
+
+
 def test_who_is_stopped_goes_on_where_it_was_and_who_is_dead_does_not(world: World) -> None:
     said: list[str] = []
     stopped, dead = world.process("stopped"), world.process("dead")

@@ -22,7 +22,8 @@ from reprise.controller.status import (
     plain,
     records,
 )
-from reprise.controller.status.model import StandbysView
+from reprise.controller.status.build import MAX_GAPS
+from reprise.controller.status.model import RebalancingView, SkipView, StandbysView
 from reprise.controller.status.partition_state import NodeState, PartitionState
 from reprise.controller.status.query_state import Status
 from reprise.controller.topology_view import with_promises
@@ -42,7 +43,8 @@ from reprise.scheduler import (
     Progress,
     QueryTimeline,
 )
-from reprise.scheduler.incident import MAX_EVENTS, Candidate
+from reprise.scheduler.incident import MAX_EVENTS, Candidate, Trigger
+from reprise.scheduler.model import Moving, Rebalancing, SkipWish
 from reprise.spark_jobs.topology import Topology, expand, load_text
 
 TOPOLOGY = """
@@ -100,7 +102,7 @@ def _plan(free: int) -> PlanRecord:
         id="inc-1-p1",
         incident="inc-1",
         time=52.0,
-        trigger="first",
+        trigger=Trigger.FIRST,
         rollback=True,
         checkpoint=6,
         generation=2,
@@ -128,10 +130,10 @@ INCIDENT = Incident(
     queries={"count.1": QueryTimeline(50.0)},
     costs={"clean.1": 40, "count.1": 30},
     events=(
-        Event(50.0, "opened"),
-        Event(50.0, "node-lost", "n2#1"),
-        Event(50.0, "queries-lost", "count.1"),
-        Event(52.0, "plan", "inc-1-p1 first"),
+        Event.of(50.0, "opened"),
+        Event.of(50.0, "node-lost", "n2#1"),
+        Event.of(50.0, "queries-lost", "count.1"),
+        Event.of(52.0, "plan", "inc-1-p1 first"),
     ),
 )
 BURST = replace(
@@ -243,7 +245,7 @@ def test_after_the_incident_everything_counts_again(topology: Topology) -> None:
         phase=Phase.CLOSED,
         closed_at=60.0,
         queries={"count.1": QueryTimeline(50.0, 55.0, 56.0)},
-        events=(*INCIDENT.events, Event(56.0, "queries-caught-up", "count.1"), Event(60.0, "closed")),
+        events=(*INCIDENT.events, Event.of(56.0, "queries-caught-up", "count.1"), Event.of(60.0, "closed")),
     )
     found = document(topology, replace(WELL, closed={"inc-1": closed}, plans=BURST.plans))
     assert found.last_incident is not None
@@ -464,8 +466,58 @@ def test_what_is_promised_of_each_output_is_in_the_graph_with_who_limits_it() ->
 
 def test_what_an_incident_has_skipped_is_in_the_document(topology: Topology) -> None:
     assert BURST.incident is not None
-    gap = replace(BURST.incident, skipped={"count.0": (3, 9)}, marked={"count.0": (3, 12)})
+    gaps = ((3, 12), (20, 22))
+    gap = replace(BURST.incident, skipped={"count.0": ((3, 9),)}, marked={"count.0": gaps})
     found = document(topology, replace(BURST, incident=gap)).incident
     assert found is not None
-    assert (found.skipped, found.marked) == ({"count.0": (3, 9)}, {"count.0": (3, 12)})
+    assert (found.skipped, found.marked) == ({"count.0": (3, 9)}, {"count.0": (3, 22)})
+    assert (found.skipped_spans, found.gaps) == ({"count.0": ((3, 9),)}, {"count.0": gaps})
     assert parse_document(plain(document(topology, replace(BURST, incident=gap)))).incident == found
+
+
+def test_a_query_names_the_newest_batches_that_may_lack_rows_of_all_incidents(topology: Topology) -> None:
+    assert all((q.gaps, q.gaps_total) == ((), 0) for q in document(topology, BURST).queries.items)
+    assert BURST.incident is not None
+    now = replace(BURST.incident, marked={"count.0": ((43, 49), (60, 66))})
+    before = replace(BURST.incident, id="inc-0", closed_at=40.0, marked={"count.0": ((48, 52), (3, 4))})
+    seen = replace(BURST, incident=now, closed={before.id: before})
+    found = {q.id: (q.gaps, q.gaps_total) for q in document(topology, seen).queries.items}
+    assert found == {"count.0": (((3, 4), (43, 52), (60, 66)), 3), "count.1": ((), 0)}
+    many = tuple((10 * k, 10 * k + 1) for k in range(MAX_GAPS + 5))
+    seen = replace(BURST, incident=replace(now, marked={"count.1": many}))
+    (query,) = (q for q in document(topology, seen).queries.items if q.gaps)
+    assert (query.id, query.gaps, query.gaps_total) == ("count.1", many[5:], MAX_GAPS + 5)
+    assert parse_document(plain(document(topology, seen))).queries == document(topology, seen).queries
+
+
+def test_a_wish_to_skip_stands_until_what_it_is_about_is_at_work(topology: Topology) -> None:
+    assert document(topology, BURST).skips == ()
+    asked = replace(BURST, wishes={"count.1": SkipWish("one"), "gone.0": SkipWish("two")})
+    assert document(topology, asked).skips == (SkipView("count.1", False, ()),)
+    desired = replace(DESIRED, skips={"count.1": "one"}, anew={"count.1": "one", "clean.1": "one"})
+    taken = replace(asked, wishes={}, desired=desired)
+    assert document(topology, taken).skips == (SkipView("count.1", True, ("clean.1", "count.1")),)
+    assert document(topology, replace(taken, progress=PROGRESS)).skips == ()
+
+
+def test_a_node_above_its_cap_says_how_much_slower_it_is(topology: Topology) -> None:
+    assert all(node.slowdown is None for node in document(topology, WELL).nodes)
+    above = replace(DESIRED, demand={"tweets.0": 900, "clean.0": 600, "clean.1": 850})
+    found = {n.name: n.slowdown for n in document(topology, replace(WELL, desired=above)).nodes}
+    assert found == {"n1": 1.5, "n2": 1.0, "n3": None}
+
+
+def test_load_that_is_levelled_is_in_the_document_until_it_is_over(topology: Topology) -> None:
+    nodes = frozenset(NODES)
+    due, left = Rebalancing(nodes, 130.0, 2), Rebalancing(nodes, 130.0, 1, {"clean.1": "n1#1"})
+    moving = Moving({"count.0": "n3#1"}, 7, rebalances=True)
+    for desired, said in (
+        (replace(DESIRED, rebalancing=None), None),
+        (replace(DESIRED, rebalancing=due), RebalancingView({}, 0, 130.0)),
+        (replace(DESIRED, rebalancing=left, moving=moving), RebalancingView(moving.to, 1, None)),
+        (replace(DESIRED, rebalancing=replace(due, rounds=0)), None),
+    ):
+        assert document(topology, replace(WELL, desired=desired)).rebalancing == said
+        assert document(topology, replace(BURST, desired=desired)).rebalancing is None, (
+            "an incident comes first"
+        )

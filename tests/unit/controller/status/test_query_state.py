@@ -11,6 +11,7 @@ from reprise.algorithms.failure import Failure
 from reprise.controller.status.query_state import RunState, Status, run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress, QueryTimeline
+from reprise.scheduler.incident import Trigger
 from reprise.spark_jobs.topology import Topology, expand, load_text
 
 TOPOLOGY = """
@@ -45,7 +46,7 @@ def _incident(**more: Any) -> Incident:
 
 
 def _plan(left_out: dict[str, str]) -> PlanRecord:
-    return PlanRecord("inc-1-p1", "inc-1", 1.0, "first", True, 0, 1, {}, (), {}, {}, 0.0, left_out)
+    return PlanRecord("inc-1-p1", "inc-1", 1.0, Trigger.FIRST, True, 0, 1, {}, (), {}, {}, 0.0, left_out)
 
 
 def _of(state: RunState, query: str) -> tuple[Status, int, str]:
@@ -128,3 +129,22 @@ def test_a_survivor_is_measured_with_its_own_steady_lag_and_not_by_a_horizon_tha
     assert _of(run_state(topology, usual), "count.0") == (Status.AVAILABLE, 7, "")
     rolled_back = replace(ALL_WELL, incident=_incident(horizon=40))
     assert _of(run_state(topology, rolled_back), "count.0") == (Status.RECOVERING, 30, "catching up")
+
+
+def test_what_a_query_could_not_show_while_it_was_lost_is_no_stall(topology: Topology) -> None:
+    """Its output stands since before the loss, and a slow machine needs a while for the first batch behind it."""
+    standing = replace(
+        ALL_WELL,
+        time=20.0,
+        still={"count.0": 1.0},
+        progress=replace(PROGRESS, positions={**PROGRESS.positions, "count.0": 3}),
+    )
+    lost = replace(standing, incident=_incident(queries={"count.0": QueryTimeline(2.0)}))
+    back = replace(standing, incident=_incident(queries={"count.0": QueryTimeline(2.0, 10.0)}))
+    for seen in (lost, back):
+        assert _of(run_state(topology, seen), "count.0") == (Status.RECOVERING, 7, "catching up")
+        assert not run_state(topology, seen).stalled
+    later = run_state(topology, replace(back, time=26.0))
+    assert [(q.id, q.stalled_since) for q in later.stalled] == [("count.0", 10.0)]
+    assert "shows nothing after batch 3 since 00:00:10 UTC" in _of(later, "count.0")[2]
+    assert [q.id for q in run_state(topology, standing).stalled] == ["count.0"]

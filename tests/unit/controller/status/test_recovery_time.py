@@ -80,9 +80,53 @@ def test_what_is_not_known_of_one_partition_is_not_known_of_its_queries(topology
     assert "if lost" not in page(explain(found, "count.1"))
 
 
-def test_one_with_a_standby_reads_and_replays_nothing(topology: Topology) -> None:
-    found = document(topology, replace(SEEN, progress=replace(MEASURED, standbys={"clean.0": 9})))
+def with_standby(availability: str, every: int = 1) -> Topology:
+    """`clean` has standbys of this kind."""
+    changes = {
+        "operators[clean].availability": availability,
+        "operators[clean].deterministic": True,
+        "operators[count].deterministic": True,
+        "batch.interval": "500ms",
+    }
+    if availability == "passive-standby":
+        changes["operators[clean].standby"] = {"every": every}
+    return expand(override(load_text(TOPOLOGY), changes))
+
+
+def test_one_with_an_active_standby_reads_and_replays_nothing() -> None:
+    seen = replace(SEEN, progress=replace(MEASURED, standbys={"clean.0": 9}))
+    found = document(with_standby("active-standby"), seen)
     assert queries(found)["count.0"] == (FIXED + 2.0, "n1#1")
+
+
+@pytest.mark.parametrize(
+    ("every", "at", "rows_s", "rows"),
+    [
+        (4, 9, 60.0, 120),
+        (1, 7, 60.0, 90),  # it is further behind now
+        (1, 10, 5.0, 3),  # of two and a half
+        (10, 9, 60.0, 200),  # no more than behind the checkpoint
+        (4, 9, None, 200),
+        (4, 9, 0.0, 0),
+    ],
+)
+def test_one_with_a_passive_standby_replays_what_its_copy_does_not_have(
+    every: int, at: int, rows_s: float | None, rows: int
+) -> None:
+    """The copy is in memory, so nothing is read."""
+    stats = {**STATS, "clean.0": replace(STATS["clean.0"], input_rows_s=rows_s)}
+    seen = replace(SEEN, stats=stats, progress=replace(MEASURED, standbys={"clean.0": at}))
+    found = document(with_standby("passive-standby", every), seen)
+    (clean,) = [p for p in found.partitions if p.id == "clean.0"]
+    assert (clean.load_s, clean.replay_rows, clean.replay_s, clean.assumed) == (0.0, rows, rows / 100, ())
+    assert queries(found)["count.0"] == (pytest.approx(FIXED + 2.0 + rows / 100), "n1#1")
+
+
+def test_what_a_copy_does_not_have_is_replayed_at_an_assumed_rate_where_none_was_measured() -> None:
+    stats = {**STATS, "clean.0": PartitionStats(1.0, 4000, RestoreWork(200))}
+    seen = replace(SEEN, stats=stats, progress=replace(MEASURED, standbys={"clean.0": 9}))
+    found = document(with_standby("passive-standby"), seen)
+    assert {p.id: p.assumed for p in found.partitions}["clean.0"] == ("replay",)
 
 
 def test_explain_says_what_the_seconds_are_made_of(topology: Topology) -> None:

@@ -22,7 +22,7 @@ from reprise.scheduler import Kind, PlanRecord
 from reprise.spark_jobs.topology import StreamTopology, Topology, expand, load_text
 from tests.support import recorded_sizes
 
-A_PARTITION, A_QUERY, A_MISSING = 450, 420, 800
+A_PARTITION, A_QUERY, A_MISSING = 510, 440, 800
 PLACED, LEFT_OUT, CHOSEN = 60, 900, 80
 REST = 5_000
 """Bytes of all that there is once."""

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from reprise.controller.observability.alerts import ALERTS
 from reprise.controller.status import document, observation
 from reprise.controller.web import Board, Token, WebError, WebServer, app, server
 from reprise.controller.web.assets import assets
@@ -140,6 +141,15 @@ def test_every_file_of_the_page_is_served(page: WebServer) -> None:
         assert status == 200 and body == asset.content.body and headers["Content-Type"].startswith(asset.kind)
 
 
+def test_the_runbook_of_each_alert_is_where_its_url_leads(page: WebServer) -> None:
+    for alert in ALERTS:
+        status, headers, body = ask(page, f"/runbooks/{alert.page}")
+        assert status == 200 and headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert body.decode().startswith(f"# {alert.name}\n")
+    for path in ("/runbooks/", "/runbooks/RepriseNothing.md", "/runbooks/..%2fweb.md", "/runbooks/../web.md"):
+        assert ask(page, path)[0] == 404
+
+
 def test_an_unknown_topology_is_not_found(page: WebServer) -> None:
     for path in ("/api/v1/topologies/default/other", "/api/v1/topologies/default/other/stream"):
         assert ask(page, path)[0] == 404
@@ -187,12 +197,12 @@ def guarded(board: Board, tmp_path: Path) -> Iterator[tuple[WebServer, Path]]:
     served.stop()
 
 
-def sign_in(page: WebServer, shown: str) -> tuple[int, str]:
+def sign_in(page: WebServer, shown: str, **headers: str) -> tuple[int, str]:
     """Status, and the cookie."""
     connection = http.client.HTTPConnection(page.url.removeprefix("http://"), timeout=60)
     try:
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        connection.request("POST", "/login", body=urlencode({"token": shown}), headers=kind)
+        connection.request("POST", "/login", body=urlencode({"token": shown}), headers=kind | headers)
         answer = connection.getresponse()
         return answer.status, (answer.headers["Set-Cookie"] or "")
     finally:
@@ -201,12 +211,12 @@ def sign_in(page: WebServer, shown: str) -> tuple[int, str]:
 
 def test_with_a_token_nothing_is_shown_to_those_who_do_not_know_it(guarded: tuple[WebServer, Path]) -> None:
     page = guarded[0]
-    for path in ("/api/v1/topologies", ONE, f"{ONE}/records", f"{ONE}/stream", "/"):
+    for path in ("/api/v1/topologies", ONE, f"{ONE}/page", f"{ONE}/records", f"{ONE}/stream", "/"):
         status, _, body = ask(page, path)
         assert status == 401 and b"topology2" not in body, path
         assert ask(page, path, Authorization="Bearer another-token-of-some-length")[0] == 401
     assert ask(page, "/t/default/topology2")[0] == 302
-    assert ask(page, "/static/style.css")[0] == 200
+    assert ask(page, "/static/style.css")[0] == ask(page, f"/runbooks/{ALERTS[0].page}")[0] == 200
     assert ask(page, ONE, Authorization=f"Bearer {SECRET}")[0] == 200
     assert ask(page, ONE, **{"X-Reprise-Token": SECRET})[0] == 200
     assert ask(page, ONE, Host="evil.example")[0] == 421
@@ -220,7 +230,9 @@ def test_a_browser_signs_in_once_and_a_new_token_ends_that(guarded: tuple[WebSer
     assert (status, cookie) == (403, "")
     status, cookie = sign_in(page, SECRET)
     assert status == 303 and SECRET not in cookie
-    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Secure" not in cookie
+    by_ingress = sign_in(page, SECRET, **{"X-Forwarded-Proto": "https"})[1]
+    assert "Secure" in by_ingress, "the browser shows it over TLS alone"
     shown = {"Cookie": cookie.partition(";")[0]}
     assert ask(page, ONE, **shown)[0] == 200 and ask(page, "/", **shown)[0] == 200
     file.write_text("another-token-that-is-long-enough")

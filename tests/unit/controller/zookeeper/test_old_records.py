@@ -44,6 +44,7 @@ from reprise.scheduler.incident import (
     Phase,
     PlanRecord,
     QueryTimeline,
+    Trigger,
 )
 from reprise.scheduler.model import Desired, PartitionStats, Poison, Progress
 
@@ -105,7 +106,7 @@ READ: dict[str, tuple[Callable[[bytes, str], Any], Any]] = {
             horizon=9,
             bad_checkpoints=frozenset({2}),
             considered=Considered(frozenset({"n1#1"}), frozenset({"sink.0"})),
-            events=(Event(10.0, "opened", "now"),),
+            events=(Event.of(10.0, "opened", "now"),),
         ),
     ),
     "member-fenced": (parse_member, Member(State.FENCED, 1760000000.25, "lost: first-move")),
@@ -118,7 +119,7 @@ READ: dict[str, tuple[Callable[[bytes, str], Any], Any]] = {
             id="inc-000002-p1",
             incident="inc-000002",
             time=11.0,
-            trigger="first",
+            trigger=Trigger.FIRST,
             rollback=True,
             checkpoint=4,
             generation=2,
@@ -148,7 +149,7 @@ READ: dict[str, tuple[Callable[[bytes, str], Any], Any]] = {
             checkpoint=400,
             bad_checkpoints=frozenset({380}),
             trimmed=390,
-            gaps=frozenset({"source.0"}),
+            not_kept=frozenset({"source.0"}),
             stuck="jobs fail: x",
             buffers={"memory": 1048576, "disk": 2048},
             jobs=93,

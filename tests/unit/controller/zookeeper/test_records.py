@@ -55,7 +55,7 @@ from reprise.controller.zookeeper.recovery_records import (
     parse_plan,
 )
 from reprise.scheduler import Node, PartitionStats, QueryTimeline
-from reprise.scheduler.incident import Candidate
+from reprise.scheduler.incident import Candidate, Trigger
 from reprise.scheduler.node_start import NodeStart, StartPhase
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POISON, PROGRESS, replace
 
@@ -132,6 +132,11 @@ def test_an_origin_is_two_whole_numbers(wrong: Any) -> None:
         parse_desired(text.encode())
 
 
+def test_what_was_not_kept_has_the_key_that_an_earlier_coordinator_reads() -> None:
+    told = json.loads(encode_progress(replace(PROGRESS, not_kept=frozenset({"b.0", "a.0"}))))
+    assert told["gaps"] == ["a.0", "b.0"] and "not_kept" not in told
+
+
 def test_of_a_driver_that_does_not_say_what_is_due_the_horizon_is() -> None:
     old = json.loads(encode_progress(PROGRESS))
     del old["due"]
@@ -191,9 +196,19 @@ def test_starts_of_nodes_come_back_and_a_record_of_an_older_version_knows_none(
 def test_what_was_skipped_comes_back_and_a_record_of_an_older_version_knows_nothing_of_it(
     parse: Callable[[bytes], Any], encode: Callable[[Any], bytes], record: Any
 ) -> None:
-    told = replace(record, skipped={"mid.0": (3, 9)}, marked={"sink.0": (3, 12)})
+    told = replace(record, skipped={"mid.0": ((3, 9),)}, marked={"sink.0": ((3, 12), (20, 24))})
     assert parse(encode(told)) == told
     written = json.loads(encode(told))
+    for wrong in ("3-9", [3, 9], [[3]]):
+        with pytest.raises(RecordError, match=r"marked_spans\.sink\.0"):
+            parse(json.dumps(written | {"marked_spans": {"sink.0": wrong}}).encode())
+    assert not written["skipped_spans"]
+    del (
+        written["skipped_spans"],
+        written["marked_spans"],
+    )  # as a version writes it that tells one span of each
+    one = (20, 24) if parse is parse_progress else (3, 24)
+    assert parse(json.dumps(written).encode()) == replace(told, marked={"sink.0": (one,)})
     for wrong in ([3], [3, True], "3-9", {"3": 9}):
         with pytest.raises(RecordError, match=r"marked\.sink\.0"):
             parse(json.dumps(written | {"marked": {"sink.0": wrong}}).encode())
@@ -270,6 +285,14 @@ def test_what_is_wrong_is_named(name: str, change: dict[str, Any], field: str) -
     assert caught.value.field == field
 
 
+def test_what_a_plan_was_made_for_is_one_of_few_things_also_in_older_records() -> None:
+    for trigger in ("start", "first", "arrival", "loss", "blocking"):  # as the first version wrote them
+        plan = parse_plan(encode_plan(PLAN).replace(b'"trigger":"first"', f'"trigger":"{trigger}"'.encode()))
+        assert plan.trigger is Trigger(trigger)
+    with pytest.raises(RecordError, match=r"\$\.trigger: must be one of start, first, .* not 'luck'"):
+        parse_plan(encode_plan(PLAN).replace(b'"trigger":"first"', b'"trigger":"luck"'))
+
+
 def test_the_plan_of_an_older_version_is_read() -> None:
     """It named the pending partitions with every candidate, and a later one called them failed."""
     record = json.loads(encode_plan(PLAN))
@@ -332,6 +355,22 @@ def test_statistics_say_how_many_rows_come() -> None:
         with pytest.raises(RecordError, match=r"input_rows_s"):
             parse_stats(
                 json.dumps({"sink.0": {"cpu_milli": 1.5, "state_bytes": 3, "input_rows_s": wrong}}).encode()
+            )
+
+
+def test_statistics_say_the_watermark_and_where_the_input_has_ended() -> None:
+    stats = {
+        "sink.0": PartitionStats(1.5, 3, watermark=1_700_000_000_000_000),
+        "map.0": PartitionStats(1.0, watermark=-1),
+        "source.0": PartitionStats(1.0, input_ended=True),
+        "other.0": PartitionStats(1.0),
+    }
+    assert parse_stats(encode_stats(stats)) == stats
+    assert b"null" not in encode_stats(stats) and encode_stats(stats).count(b"input_ended") == 1
+    for wrong in (1.5, "7", True):
+        with pytest.raises(RecordError, match=r"watermark"):
+            parse_stats(
+                json.dumps({"a.0": {"cpu_milli": 1.5, "state_bytes": 3, "watermark": wrong}}).encode()
             )
 
 

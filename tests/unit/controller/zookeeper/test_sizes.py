@@ -18,6 +18,7 @@ from reprise.controller.zookeeper.process_records import ERROR, Leader
 from reprise.controller.zookeeper.records import encode_desired, parse_desired
 from reprise.controller.zookeeper.session import SessionState
 from reprise.scheduler import AddPlan, Decision, Event, Outcome, Snapshot, WriteDesired
+from reprise.scheduler.incident import EventName
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POLICY, TOPOLOGY
 from tests.support.recorded_sizes import Sizes, driver_restarted, resource
 
@@ -125,10 +126,10 @@ def test_a_time_line_is_bounded_by_what_it_says_and_tells_that_lines_are_gone() 
     incident = replace(INCIDENT, events=())
     names = " ".join(f"published.{k}" for k in range(1000))
     for k in range(200):
-        incident = incident.log(float(k), "queries-lost", names)
+        incident = incident.log(float(k), EventName.QUERIES_LOST, names)
     assert sum(len(event.detail) for event in incident.events) < 600_000
     first, second, *_, last = incident.events
     assert (first.time, last.time) == (0.0, 199.0)
-    assert second == Event(second.time, "lines-dropped", str(200 - (len(incident.events) - 1)))
+    assert second == Event.of(second.time, "lines-dropped", str(200 - (len(incident.events) - 1)))
     assert not incident.whole
     assert INCIDENT.whole

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,11 +18,12 @@ from reprise.spark_jobs.engine.adoption import SurveyError, adopt
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
-from reprise.spark_jobs.errors import StoreError
+from reprise.spark_jobs.errors import StoreError, SupersededError
+from reprise.spark_jobs.state import ledger as ledger_module
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tests.unit.spark_jobs.engine.test_scope import BATCHES, FEEDBACK, installed
+from tests.unit.spark_jobs.engine.test_scope import BATCHES, installed
 from tools.testbed.local_engine import World, tick
 
 NODES = ("a", "b", "c", "d")
@@ -31,18 +33,6 @@ def resource_of(text: str, **recovery: str) -> StreamTopology:
     changes: dict[str, object] = {f"recovery.{name}": value for name, value in recovery.items()}
     source = {"sources[tweets].with.batches": BATCHES, "recovery.driverGrace": "60s"}
     return override(load_text(text), {**source, **changes})
-
-
-@pytest.fixture(scope="module", params=["diamond", "feedback"])
-def text(request: pytest.FixtureRequest) -> str:
-    return DIAMOND if request.param == "diamond" else FEEDBACK.read_text()
-
-
-@pytest.fixture(scope="module")
-def expected(text: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(resource_of(text), tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    return world.output()
 
 
 def begun(resource: StreamTopology, folder: Path) -> World:
@@ -108,8 +98,8 @@ def goes_on(world: World, spare: str = "") -> None:
         {**dict.fromkeys(world.topology.partitions, spare), **lives},
         True,
     )
-    world.run(lambda e: bool(e.gaps) or (not e.installing and e.punctuations.newest > newest) or e.done)
-    if engine.gaps:
+    world.run(lambda e: bool(e.not_kept) or (not e.installing and e.punctuations.newest > newest) or e.done)
+    if engine.not_kept:
         newest = engine.punctuations.newest
         decide(world, engine.desired.generation + 1, newest, dict(engine.desired.assignment), True)
         world.run(lambda e: not e.installing and e.punctuations.newest > newest)
@@ -148,6 +138,7 @@ def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(
     assert world.output() == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gone", [1, 2, 3])
 @pytest.mark.usefixtures("small_windows")
 def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restored(
@@ -168,6 +159,7 @@ def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restore
     assert world.output() == expected
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_host_that_is_killed_with_the_driver_has_nothing_on_the_node_that_lives(
     text: str, expected: dict[str, bytes], tmp_path: Path
@@ -186,6 +178,7 @@ def test_a_host_that_is_killed_with_the_driver_has_nothing_on_the_node_that_live
     assert world.output() == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [(), ("c",)], ids=["all-live", "a-node-is-lost"])
 @pytest.mark.usefixtures("small_windows")
 def test_who_went_back_behind_a_damaged_checkpoint_goes_on_though_the_next_driver_does_not_know(
@@ -210,6 +203,7 @@ def test_who_went_back_behind_a_damaged_checkpoint_goes_on_though_the_next_drive
     assert world.output() == expected
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_driver_that_ends_at_once_leaves_everything_for_the_next(
     text: str, expected: dict[str, bytes], tmp_path: Path
@@ -227,6 +221,7 @@ def test_a_driver_that_ends_at_once_leaves_everything_for_the_next(
     assert world.output() == expected
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_survey_that_does_not_reach_all_is_asked_again_without_who_is_gone(
     text: str, expected: dict[str, bytes], tmp_path: Path
@@ -268,10 +263,13 @@ def stale(world: World, engine: Engine) -> Callable[[], None]:
     return talks
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_hosts_that_have_answered_the_next_driver_refuse_the_one_before(
-    text: str, expected: dict[str, bytes], tmp_path: Path
+    text: str, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # all ranges are on record: where time has passed, a next block would meet the later claim before a host is asked
+    monkeypatch.setattr(ledger_module, "AHEAD", 1000)
     world = begun(resource_of(text), tmp_path)
     world.run(lambda e: e.punctuations.newest >= 10)
     old = world.engine
@@ -294,6 +292,7 @@ def test_hosts_that_have_answered_the_next_driver_refuse_the_one_before(
     assert world.output() == expected
 
 
+@pytest.mark.long
 def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     world.run(lambda e: e.punctuations.newest >= 10)
@@ -308,6 +307,7 @@ def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_p
     assert runtimes.keys() == now.keys() and all(now[p] is not r for p, r in runtimes.items())
 
 
+@pytest.mark.long
 def test_a_store_that_does_not_answer_keeps_nobody_from_going_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +337,7 @@ def elsewhere(desired: EngineSpec) -> EngineSpec:
     return replace(desired, assignment={p: turned[n] for p, n in desired.assignment.items()})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -355,6 +356,7 @@ def test_what_does_not_fit_the_last_desired_state_is_left(
     assert reason in refused(world, change)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("surveyed", [True, False])
 def test_states_that_hosts_have_read_for_the_driver_before_are_not_counted_again(
     tmp_path: Path, surveyed: bool
@@ -374,6 +376,7 @@ def test_states_that_hosts_have_read_for_the_driver_before_are_not_counted_again
     assert world.engine.figures.states_here + world.engine.figures.states_there == read
 
 
+@pytest.mark.long
 def test_hosts_of_another_resource_have_nothing_for_this_one(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     world.run(lambda e: e.punctuations.newest >= 10)
@@ -382,6 +385,7 @@ def test_hosts_of_another_resource_have_nothing_for_this_one(tmp_path: Path) -> 
     assert not installed(world)
 
 
+@pytest.mark.long
 def test_hosts_of_another_stream_have_nothing_for_this_one(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     world.run(lambda e: e.punctuations.newest >= 10)
@@ -390,6 +394,7 @@ def test_hosts_of_another_stream_have_nothing_for_this_one(tmp_path: Path) -> No
     assert "it has partitions of another stream" in refused(world)
 
 
+@pytest.mark.long
 def test_hosts_that_are_further_than_the_records_of_the_stream_are_not_believed(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     world.run(lambda e: e.punctuations.newest >= 10)
@@ -399,6 +404,7 @@ def test_hosts_that_are_further_than_the_records_of_the_stream_are_not_believed(
     assert not world.engine.positions
 
 
+@pytest.mark.long
 def test_who_is_at_the_end_of_the_stream_would_store_nothing_more(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     final = BATCHES + 1
@@ -410,6 +416,7 @@ def test_who_is_at_the_end_of_the_stream_would_store_nothing_more(tmp_path: Path
     world.run(lambda e: e.done)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_partition_that_was_only_being_installed_is_left(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
@@ -429,6 +436,7 @@ def test_a_partition_that_was_only_being_installed_is_left(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.usefixtures("small_windows")
 def test_random_ends_of_drivers_and_nodes(
@@ -437,7 +445,8 @@ def test_random_ends_of_drivers_and_nodes(
     at_random(text, expected, tmp_path, seed)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 12))])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 5))])
 @pytest.mark.usefixtures("small_windows")
 def test_states_in_pages_are_stored_by_the_next_driver_against_files_of_the_one_before(
     text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
@@ -479,7 +488,10 @@ def at_random(
         spare = f"s{number}"
         world.nodes.start(spare)
         if dice.random() < 0.3:
-            dice.choice(olds).tick(world.nodes.living(), threading.Event())
+            with suppress(
+                SupersededError
+            ):  # it may look for another batch, and find that it is not the newest
+                dice.choice(olds).tick(world.nodes.living(), threading.Event())
         if reason:
             assert "the stream has ended" in reason or "nothing is at work" in reason
             newest = world.engine.punctuations.newest

@@ -229,6 +229,7 @@ def working(folder: Path) -> World:
     return world
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_after_a_job_that_some_missed_all_are_told_everything(tmp_path: Path, stage: int) -> None:
     """Of a failed job the driver cannot know who has its orders: here the third node misses them, or all have them."""

@@ -11,7 +11,7 @@ import pytest
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.errors import CheckpointError
-from reprise.spark_jobs.node.command import Ack, Usage
+from reprise.spark_jobs.node.command import Ack, Held, Usage
 from tests.support.answering_hosts import PLACES, Scene, file_of
 
 
@@ -25,7 +25,7 @@ def scene(tmp_path: Path) -> Scene:
 
 def test_progress_says_how_things_stand(scene: Scene) -> None:
     scene.hosts.changes = {
-        0: {"memory": 10, "disk": 200, "gaps": ("mid.0",)},
+        0: {"memory": 10, "disk": 200, "not_kept": ("mid.0",)},
         1: {"memory": 5, "disk": 0, "counters": {"mid.0": {"keys": 3}, "out.0": {"late_rows": 1}}},
     }
     assert scene.tick()
@@ -33,7 +33,7 @@ def test_progress_says_how_things_stand(scene: Scene) -> None:
     assert (found.seq, found.generation, found.nodes) == (1, 1, ("a#1", "b#1"))
     assert found.positions == dict.fromkeys(PLACES, 4)
     assert (found.horizon, found.due, found.jobs, found.failed) == (4, 4, 1, {})
-    assert (found.memory, found.disk, found.gaps) == (15, 200, ("mid.0",))
+    assert (found.memory, found.disk, found.not_kept) == (15, 200, ("mid.0",))
     assert found.counters == {"mid": {"keys": 3}, "out": {"late_rows": 1}}
     assert (found.ended, found.done, found.drained, found.stuck) == (False, False, None, "")
     assert (found.punctuation, found.covers, found.bad_checkpoints, found.trimmed) == (0, Positions(0), (), 0)
@@ -152,7 +152,7 @@ def test_what_hosts_say_is_kept(scene: Scene) -> None:
             "problems": ("out.0: late",),
             "staged": 3,
             "disk": 9,
-            "gaps": ("out.0", "gone.0"),
+            "not_kept": ("out.0", "gone.0"),
         },
     }
     scene.tick()
@@ -161,12 +161,12 @@ def test_what_hosts_say_is_kept(scene: Scene) -> None:
     assert engine.outputs == [("out.0", 1, 7.0)]
     assert engine.problems == ["in.0: odd", "out.0: late"]
     assert engine.staged == {"a#1": 0, "b#1": 3}
-    assert engine.buffers == {"a#1": (1, 0, 0), "b#1": (0, 9, 0)}
-    assert engine.gaps == {"out.0"}, "of those at work"
+    assert engine.buffers == {"a#1": Held(1, 0, 0), "b#1": Held(0, 9, 0)}
+    assert engine.not_kept == {"out.0"}, "of those at work"
     scene.hosts.changes = {1: {"staged": 1}}
     scene.tick()
     assert engine.staged == {"a#1": 0, "b#1": 1}
-    assert engine.buffers == {"a#1": (0, 0, 0), "b#1": (0, 0, 0)}
+    assert engine.buffers == {"a#1": Held(0, 0, 0), "b#1": Held(0, 0, 0)}
 
 
 def test_who_is_not_believed_any_more(scene: Scene) -> None:

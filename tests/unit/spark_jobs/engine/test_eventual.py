@@ -181,7 +181,7 @@ def test_who_is_lost_goes_back_to_its_oldest_slot_and_nobody_else_does(
     world.want(1, world.engine.punctuations.newest, assignment, retain=True)
     assert newest.sent > newest.position == world.engine.positions[lost]
     tick(world, 4)
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     after = {p: i for host in world.nodes.hosts.values() for p, i in host.installed.items()}
     assert {p: i for p, i in after.items() if p != lost} == before
     assert logs(world)[lost].replays_to == newest.sent
@@ -213,7 +213,7 @@ def test_random_losses_at_any_stage_change_no_byte(
         world.nodes.start(f"new{k}")
         restore(world, f"new{k}")
         tick(world, dice.randint(0, 6))
-        assert not world.engine.gaps
+        assert not world.engine.not_kept
         if dice.random() < 0.5:
             desired = world.engine.desired
             world.want(desired.generation, world.engine.punctuations.newest, desired.assignment)
@@ -280,7 +280,7 @@ def test_a_damaged_segment_is_passed_over_and_said(
         tick(world)
     assert any(f"{lost}: its snapshot of batch" in problem for problem in world.engine.problems)
     tick(world, 8)
-    if world.engine.gaps:  # senders had dropped it: the coordinator takes everything back
+    if world.engine.not_kept:  # senders had dropped it: the coordinator takes everything back
         world.want(2, 0, world.engine.desired.assignment, retain=True)
     to_the_end(world)
     assert world.output() == expected

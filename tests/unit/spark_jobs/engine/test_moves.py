@@ -13,20 +13,8 @@ import pytest
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import load_text
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
-from tests.unit.spark_jobs.engine.test_scope import FEEDBACK, begun, in_the_middle, installed, resource_of
+from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, installed, resource_of
 from tools.testbed.local_engine import World
-
-
-@pytest.fixture(scope="module", params=["diamond", "feedback"])
-def text(request: pytest.FixtureRequest) -> str:
-    return DIAMOND if request.param == "diamond" else FEEDBACK.read_text()
-
-
-@pytest.fixture(scope="module")
-def expected(text: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(resource_of(text), tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    return world.output()
 
 
 def prepare(world: World) -> int:
@@ -77,10 +65,11 @@ def test_a_node_is_emptied_and_nobody_else_goes_back(
     world.nodes.lose(node)
     world.run(lambda e: e.done)
     assert not world.engine.failed, "nothing was lost with it"
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     assert world.output() == expected
 
 
+@pytest.mark.long
 def test_the_checkpoint_comes_at_once_and_alone(tmp_path: Path) -> None:
     """However seldom the policy takes one, and none but that while it is waited for."""
     world = begun(resource_of(DIAMOND), tmp_path)
@@ -95,6 +84,7 @@ def test_the_checkpoint_comes_at_once_and_alone(tmp_path: Path) -> None:
         assert not world.engine.punctuations.open
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(s, marks=pytest.mark.soak) for s in range(3, 10))])
 def test_moves_and_losses_at_random(text: str, expected: dict[str, bytes], tmp_path: Path, seed: int) -> None:
     """Some partitions go somewhere else, again and again; jobs are lost half-way, and nodes: also the one that has just been
@@ -146,7 +136,7 @@ def test_without_output_that_was_kept_it_is_a_gap(tmp_path: Path) -> None:
     world.want(1, newest, {**world.engine.desired.assignment, **dict.fromkeys(going, "d")})
     world.engine.tick(world.nodes.living(), threading.Event())
     world.engine.tick(world.nodes.living(), threading.Event())
-    assert world.engine.gaps
+    assert world.engine.not_kept
 
 
 def test_what_is_not_deterministic_goes_back_as_a_whole_and_tells_one_story(tmp_path: Path) -> None:

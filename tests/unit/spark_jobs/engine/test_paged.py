@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from reprise.algorithms.failure import FailureKind
-from reprise.spark_jobs import pages
+from reprise.spark_jobs import pages, spill
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.node.command import Ack
@@ -77,6 +77,31 @@ def test_what_is_on_record_shares_files_and_stays_whole(
     assert world.output() == expected
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_losses_change_no_byte_with_states_on_disk(
+    expected: dict[str, bytes], tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which nothing may be in memory; and what was lost with a node begins from its checkpoint in files, too."""
+    monkeypatch.setattr(spill, "LEAST", 1)
+    monkeypatch.setattr(spill, "BLOCK", 16384)
+    dice = random.Random(seed)
+    resource = override(resource_of("coordinated"), {"checkpoint.stateMemory": "1"})
+    world, most = begun(resource, tmp_path), 0
+    for k in range(3):
+        tick(world, dice.randint(5, 12))
+        most = max(most, *(held.state_disk for held in world.engine.buffers.values()))
+        lose_at_any_stage(world, dice)
+        tick(world, dice.randint(0, 3))
+        world.nodes.start(f"new{k}")
+        restore(world, f"new{k}", world.engine.desired.generation + 1)
+    to_the_end(world)
+    assert most > 0
+    assert world.output() == expected
+    told = {problem for problem in world.engine.problems if "stateMemory" in problem}
+    assert all("what finds their keys" in problem for problem in told), told
+    assert_all_on_record_can_be_restored(world)
+
+
 @pytest.mark.wide
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(
@@ -122,6 +147,7 @@ def test_what_a_partition_far_behind_the_line_stores_stays(state: str, tmp_path:
     assert not (world.checkpoints / file.path).exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["coordinated", "checkpointed"])
 def test_another_way_of_storing_goes_on_from_what_is_there(
     protocol: str, expected: dict[str, bytes], tmp_path: Path
@@ -145,6 +171,7 @@ def test_another_way_of_storing_goes_on_from_what_is_there(
     assert assert_all_on_record_can_be_restored(world) == 0
 
 
+@pytest.mark.long
 def test_a_damaged_page_is_said_and_the_line_before_is_taken(
     expected: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -175,7 +202,7 @@ def test_a_damaged_page_is_said_and_the_line_before_is_taken(
     )
     assert world.engine.positions[lost] < newest.position
     tick(world, 8)
-    if world.engine.gaps:
+    if world.engine.not_kept:
         world.want(2, 0, world.engine.desired.assignment, retain=True)
     to_the_end(world)
     assert world.output() == expected

@@ -72,6 +72,7 @@ def test_a_copy_that_is_less_than_the_driver_knows_is_not_promoted(
     finish(world, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, AttributeError])
 def test_a_standby_that_raises_fails_no_job(
     tmp_path: Path, expected: Expected, error: type[Exception]
@@ -97,6 +98,7 @@ def test_a_standby_that_raises_fails_no_job(
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_copy_that_cannot_be_restored_is_given_up_and_the_checkpoint_is_used(
     tmp_path: Path, expected: Expected
 ) -> None:
@@ -139,6 +141,7 @@ def in_promotion(world: World, patch: pytest.MonkeyPatch) -> None:
     assert "count.0" in world.engine.installing
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
 def test_it_is_moved_while_it_is_promoted(tmp_path: Path, expected: Expected, text: str) -> None:
     """It begins at the checkpoint where it goes; what was on its way to become the partition is dropped."""
@@ -155,6 +158,7 @@ def test_it_is_moved_while_it_is_promoted(tmp_path: Path, expected: Expected, te
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_its_standby_is_lost_while_it_is_promoted(tmp_path: Path, expected: Expected) -> None:
     world = world_of(tmp_path, {"count.0": "d"})
     world.run(ready_at(25))
@@ -169,6 +173,7 @@ def test_its_standby_is_lost_while_it_is_promoted(tmp_path: Path, expected: Expe
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_jobs_fail_while_it_is_promoted(tmp_path: Path, expected: Expected) -> None:
     """Its host has taken it over in a job of which the driver hears nothing: it is told again, and promotes once."""
     world = world_of(tmp_path, {"count.0": "d"})
@@ -223,6 +228,7 @@ def test_a_partition_that_was_given_up_sends_to_no_standby_of_its_successor(
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_what_is_called_ready_could_be_sent_what_follows(tmp_path: Path, expected: Expected) -> None:
     """Buffers are full, so what only a copy would need is dropped, and most of what is sent to it is lost: it is always some
     batches behind what was dropped.  After no job does it count as ready then."""
@@ -252,6 +258,7 @@ def test_what_is_called_ready_could_be_sent_what_follows(tmp_path: Path, expecte
     finish(world, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "trouble", ["too large", "cannot be frozen", "is not taken", "is not taken at first"]
 )

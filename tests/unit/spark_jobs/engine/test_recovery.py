@@ -15,7 +15,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text
-from tools.testbed.local_engine import World, past, tick
+from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
 DIAMOND = """
 apiVersion: reprise.dev/v1alpha1
@@ -119,6 +119,7 @@ def test_node_lost_in_the_middle_of_a_job(world: World, expected: dict[str, byte
     assert world.output() == expected
 
 
+@pytest.mark.long
 def test_driver_restart_goes_on_from_the_checkpoint(world: World, expected: dict[str, bytes]) -> None:
     world.run(past(31))
     k = world.engine.punctuations.newest
@@ -129,6 +130,7 @@ def test_driver_restart_goes_on_from_the_checkpoint(world: World, expected: dict
     assert world.output() == expected
 
 
+@pytest.mark.long
 def test_a_store_that_goes_away_while_the_stream_goes_back_changes_nothing(
     world: World, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +153,7 @@ def test_a_store_that_goes_away_while_the_stream_goes_back_changes_nothing(
     assert world.output() == expected
 
 
+@pytest.mark.long
 def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     world.run(past(15))
     world.nodes.lose("b")
@@ -164,6 +167,7 @@ def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     assert all(world.engine.positions.get(p, 0) < 15 for p in lost)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed",
     [
@@ -183,18 +187,7 @@ def test_random_losses(
     world.want(1, 0, world.spread(*names))
     generation, fresh = 1, 4
     for _ in range(6):
-        for _ in range(rng.randint(1, 6)):
-            chance, at = rng.random() < 0.3, (rng.randrange(3), rng.randrange(4))
-
-            def fail(
-                job: int, stage: int, slot: int, chance: bool = chance, at: tuple[int, int] = at
-            ) -> None:
-                if chance and (stage, slot) == at:
-                    raise ChainError("cut")
-
-            world.nodes.interrupt = fail
-            world.engine.tick(world.nodes.living(), threading.Event())
-        world.nodes.interrupt = lambda *_: None
+        tick_with_cuts(world, rng, rng.randint(1, 6))
         k = world.engine.punctuations.newest
         desired = world.engine.desired
         if rng.random() < 0.2:

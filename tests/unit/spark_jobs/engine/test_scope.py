@@ -24,18 +24,6 @@ def resource_of(text: str, **recovery: str) -> StreamTopology:
     return override(load_text(text), {"sources[tweets].with.batches": BATCHES, **changes})
 
 
-@pytest.fixture(scope="module", params=["diamond", "feedback"])
-def text(request: pytest.FixtureRequest) -> str:
-    return DIAMOND if request.param == "diamond" else FEEDBACK.read_text()
-
-
-@pytest.fixture(scope="module")
-def expected(text: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(resource_of(text), tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    return world.output()
-
-
 def begun(resource: StreamTopology, folder: Path) -> World:
     """At work on three nodes."""
     world = World(resource, folder, "w")
@@ -96,7 +84,7 @@ def test_survivors_keep_their_state_and_feed_what_is_restored_at_once_and_later(
     world.want(1, newest, {**stays, **dict.fromkeys(lost, "d")}, retain=True)
     to_the_end(world, newest)
     assert {p: i for p, i in installed(world).items() if p in stays} == before
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     assert world.output() == expected
 
 
@@ -117,13 +105,14 @@ def test_where_output_was_not_kept_the_driver_says_so_and_a_rollback_mends_a_pla
     world.nodes.start("d")
     assignment = {**dict.fromkeys(world.topology.partitions, "d"), **stays}
     world.want(1, newest, assignment, retain=True)
-    world.run(lambda e: bool(e.gaps))
+    world.run(lambda e: bool(e.not_kept))
     world.want(2, newest, assignment, retain=True)
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     to_the_end(world, newest)
     assert world.output() == expected
 
 
+@pytest.mark.long
 def test_ancestors_make_again_what_nobody_kept_and_the_others_stay(
     text: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -139,7 +128,7 @@ def test_ancestors_make_again_what_nobody_kept_and_the_others_stay(
     assert {p for p, k in world.engine.positions.items() if k == newest} == above | lost
     to_the_end(world, newest)
     assert {p: installed(world)[p] for p in before} == before
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     assert world.output() == expected
 
 
@@ -156,6 +145,7 @@ TWO_READERS = DIAMOND.replace(
 )
 
 
+@pytest.mark.long
 def test_a_reader_that_is_far_behind_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """Sources release for who is ahead, and read again for who is not."""
     world = begun(resource_of(TWO_READERS), tmp_path)
@@ -175,7 +165,8 @@ def test_a_reader_that_is_far_behind_does_not_hold_up_the_others(tmp_path: Path)
     world.run(lambda e: e.positions["other.0"] > stuck + 6)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 9))])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 5))])
 def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
     text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
 ) -> None:
@@ -200,11 +191,12 @@ def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
         for _ in range(dice.randint(0, 6)):
             world.engine.tick(world.nodes.living(), threading.Event())
         assert {p: installed(world)[p] for p in before} == before
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     to_the_end(world, newest)
     assert world.output() == expected
 
 
+@pytest.mark.long
 def test_what_is_kept_is_what_the_newest_checkpoint_does_not_cover(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     newest = in_the_middle(world)
@@ -228,6 +220,7 @@ def test_what_is_kept_is_what_the_newest_checkpoint_does_not_cover(tmp_path: Pat
     assert newest < world.engine.progress.kept_since <= world.engine.punctuations.newest
 
 
+@pytest.mark.long
 def test_who_stands_before_the_newest_checkpoint_says_what_nobody_makes_again(tmp_path: Path) -> None:
     """Restored from one checkpoint while a newer one was complete; then what it reads is restored from the newer one."""
     calm = begun(resource_of(DIAMOND), tmp_path / "calm")
@@ -249,7 +242,7 @@ def test_who_stands_before_the_newest_checkpoint_says_what_nobody_makes_again(tm
         world.want(1, newer, assignment)
         assert world.engine.positions["count.0"] < newer, world.engine.failed
         world.want(1, newer, {**assignment, "parse.0": "e"}, retain=True)
-        world.run(lambda e: "count.0" in e.gaps, limit=20)
+        world.run(lambda e: "count.0" in e.not_kept, limit=20)
     world.want(2, newer, {**assignment, "parse.0": "e"}, retain=True)
     to_the_end(world, newer)
     assert world.output() == calm.output()
@@ -272,7 +265,7 @@ def test_what_was_never_put_is_not_kept(tmp_path: Path) -> None:
     assert world.engine.progress.kept_since == 15
     world.nodes.start("d")
     world.want(1, 10, {**dict.fromkeys(world.topology.partitions, "d"), **stays}, retain=True)
-    world.run(lambda e: bool(e.gaps), limit=20)
+    world.run(lambda e: bool(e.not_kept), limit=20)
 
 
 @pytest.mark.parametrize("scope", ["auto", "global"])
@@ -286,6 +279,7 @@ def test_one_that_is_set_aside_does_not_fill_the_nodes_of_the_others(scope: str,
     world.run(lambda e: e.final is not None and set(e.positions.values()) == {e.final}, limit=400)
 
 
+@pytest.mark.long
 def test_one_that_is_set_aside_holds_up_nobody_who_needs_it_not(tmp_path: Path) -> None:
     """Its readers are at work and stand still; sources go on without regard to them."""
     world = begun(resource_of(TWO_READERS), tmp_path)

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.kafka import transactions
+from reprise.spark_jobs.kafka.transactions import Session
 from tests.support.fake_kafka import Broker
 from tests.unit.spark_jobs.engine.test_skipped import back, begun, finish, nobody_went_back, restore
+from tests.unit.spark_jobs.engine.test_standbys import recover
 from tools.testbed.local_engine import World, past, tick
 
 OUTPUTS = ("window", "best", "all")
@@ -22,14 +28,16 @@ Shown = dict[tuple[str, int], list[str]]
 """(output partition, batch) -> its rows."""
 
 
-def world_of(folder: Path) -> World:
-    sink = {
+def world_of(folder: Path, window: str = "amnesia", **parameters: object) -> World:
+    """`window`: the availability of that operator, whose sink has `parameters` besides."""
+    sink: dict[str, Any] = {
         "class": "reprise.kafka:KafkaSink",
         "with": {"brokers": "127.0.0.1:1", "topic": "t", "gaps": "gaps", "headers": True},
     }
     changes = {f"operators[{name}].output.sink": sink for name in OUTPUTS}
     changes |= {f"operators[{name}].availability": "amnesia" for name in ("parse", *OUTPUTS)}
-    return begun(folder, changes)
+    changes["operators[window].output.sink"] = {**sink, "with": {**sink["with"], **parameters}}
+    return begun(folder, {**changes, "operators[window].availability": window})
 
 
 def shown(broker: Broker) -> Shown:
@@ -121,9 +129,10 @@ def test_what_lacks_rows_is_marked_in_kafka_too(broker: Broker, tmp_path: Path, 
     close(world)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 12)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(12, 60))],
+    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(6, 60))],
 )  # fmt: skip
 def test_nodes_and_brokers_fail_at_any_moment(
     broker: Broker, tmp_path: Path, expected: Shown, seed: int
@@ -147,7 +156,7 @@ def test_nodes_and_brokers_fail_at_any_moment(
         world.nodes.lose(*lost)
         world.nodes.start(*(next(fresh) for _ in lost))
         tick(world, rng.randint(0, 3))
-        if rng.random() < 0.3 or world.engine.gaps:
+        if rng.random() < 0.3 or world.engine.not_kept:
             back(world, *world.nodes.living())
         else:
             restore(world, *rng.sample(sorted(world.nodes.hosts), 3))
@@ -155,6 +164,69 @@ def test_nodes_and_brokers_fail_at_any_moment(
     broker.faults.clear()
     tick(world, 1)
     restore(world, *world.nodes.living())
+    finish(world)
+    check(broker, world, expected)
+    close(world)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("window", ["active-standby", "passive-standby", "upstream-backup"])
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 5)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(5, 40))],
+)  # fmt: skip
+def test_what_a_standby_shows_of_batches_that_lack_rows_is_marked_too(
+    broker: Broker,
+    tmp_path: Path,
+    expected: Shown,
+    seed: int,
+    window: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nodes are lost at random, among them those of `parse`, which begins anew, and of `window`, which does not.  The sink
+    of that takes hardly more than a batch at once, and its brokers do not always answer."""
+    rng, down = random.Random(seed), threading.Event()
+
+    def answered(call: Callable[..., None]) -> Callable[..., None]:
+        def called(session: Session, *rest: object) -> None:
+            if down.is_set() and ".window." in session._name:
+                raise SinkError("no answer")
+            call(session, *rest)
+
+        return called
+
+    for name in ("write", "mark"):
+        monkeypatch.setattr(Session, name, answered(getattr(Session, name)))
+    world = world_of(tmp_path, window, buffer="64")
+    fresh = iter(f"n{i}" for i in range(100))
+    windows = [p for p in world.topology.order if p.startswith("window")] if "standby" in window else []
+
+    def planned() -> None:
+        living = sorted(world.nodes.hosts)
+        recover(world, {p: rng.choice(living) for p in windows})
+
+    planned()
+    for _ in range(rng.randint(2, 4)):
+        tick(world, rng.randint(4, 12))
+        if world.engine.done:
+            break
+        parse = world.engine.desired.assignment["parse.0"]
+        for lost in (parse, rng.choice(sorted(world.nodes.hosts.keys() - {parse}))):
+            if lost not in world.nodes.hosts:
+                continue
+            world.nodes.lose(lost)
+            world.nodes.start(next(fresh))
+            tick(world, rng.randint(1, 3))
+            if rng.random() < 0.5:
+                down.set()
+            if world.engine.not_kept:
+                back(world, *world.nodes.living())
+            else:
+                planned()
+            tick(world, rng.randint(0, 3))
+        down.clear()
+    tick(world, 1)
+    planned()
     finish(world)
     check(broker, world, expected)
     close(world)

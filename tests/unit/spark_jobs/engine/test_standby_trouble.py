@@ -97,6 +97,7 @@ def test_pauses_end_with_a_standby_that_was_of_use(tmp_path: Path) -> None:
     assert known._falls["count.0"].until == now[0]
 
 
+@pytest.mark.long
 def test_a_standby_whose_checkpoint_is_damaged_begins_from_the_next_one(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_standby_whose_checkpoint_is_damaged_begins_from_the_next_one(
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_lost_partition_does_not_wait_for_what_a_standby_reads(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,12 +23,13 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.installing import Preparing
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime
 from reprise.spark_jobs.node.sending import Sender
+from reprise.spark_jobs.node.wire import Message, decode_table
 from reprise.spark_jobs.pages import Frozen, Part, assembled, pieces
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import WITH_STANDBYS
-from tests.support.losses import lose_nodes_at_any_moment
+from tests.support.losses import given, gives_more_in_one_job, lose_nodes_at_any_moment, tick_losing
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -82,7 +83,9 @@ class Watch:
 
         def advanced(runtime: OperatorRuntime, wanted: Callable[[str], bool]) -> bool:
             moved = advance(runtime, wanted)
-            if moved:
+            if (
+                moved and runtime.position > runtime.replays_to
+            ):  # nothing follows from what it is while it is fed again
                 frozen = runtime.freeze({})
                 tables = frozen() if frozen is not None else {}
                 state = {name: rows_of(part) for name, part in tables.items()}
@@ -151,7 +154,7 @@ def back(world: World) -> None:
 
 def finish(world: World, expected: dict[str, bytes]) -> None:
     for _ in range(40):
-        world.run(lambda e: e.done or bool(e.gaps))
+        world.run(lambda e: e.done or bool(e.not_kept))
         if world.engine.done:
             assert world.output() == expected
             return
@@ -172,6 +175,7 @@ def test_standbys_step_as_their_partitions_do_and_show_nothing(
     assert world.engine.figures.failed_jobs == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize("node", NODES)
 def test_a_node_is_lost_at_any_stage(
@@ -193,27 +197,32 @@ def test_a_node_is_lost_at_any_stage(
     tick(world)
     lost = {p for p, n in AT.items() if n == node}
     assert {p for p, f in world.engine.failed.items() if f.kind is FailureKind.NODE_LOST} == lost
+    had = given(world)
     promoted = recover(world)
     assert promoted == lost & STANDBYS.keys()
     assert all(world.engine.positions[p] >= before[p] - 8 for p in promoted)
+    gives_more_in_one_job(world, promoted, had)
     finish(world, expected)
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_both_are_lost_and_the_partition_comes_from_its_checkpoint(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
+    """A count without end depends on all input before: nobody could feed it again."""
     world = world_of(tmp_path)
     world.run(past(25))
-    world.nodes.lose("a", "d")  # `parse.0` and its standby
+    world.nodes.lose("a", "c")  # `count.0` and its standby
     tick(world, 2)
-    assert "parse.0" not in world.engine.progress.standbys
+    assert "count.0" not in world.engine.progress.standbys
     newest = world.engine.punctuations.newest
-    assert "parse.0" not in recover(world)
-    assert world.engine.positions["parse.0"] == newest
+    assert "count.0" not in recover(world)
+    assert world.engine.positions["count.0"] == newest
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_standby_is_lost_and_begins_anew_elsewhere(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """The partition goes on, and its next standby comes from the newest checkpoint."""
     world = world_of(tmp_path, {"count.0": "d"})
@@ -233,6 +242,7 @@ def test_a_standby_is_lost_and_begins_anew_elsewhere(tmp_path: Path, expected: d
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_standby_that_comes_to_nothing_begins_anew_and_holds_nobody_up(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,13 +258,16 @@ def test_a_standby_that_comes_to_nothing_begins_anew_and_holds_nobody_up(
     monkeypatch.setattr(Preparing, "installed", slow)
     world = world_of(tmp_path, {"count.0": "d"})
     began = 0
-    while not (past(35)(world.engine) and world.engine.punctuations.newest >= 30):
+    for _ in range(1000):
+        # a job may complete several checkpoints, which are looked at before the next
+        newest = world.engine.punctuations.newest
         tick(world)
-        if (standby := world.engine.standbys.there.get("count.0")) is None:
-            continue
-        assert not standby.at_work
-        assert world.engine.punctuations.newest - standby.position <= 25
-        began = max(began, standby.position)
+        if (standby := world.engine.standbys.there.get("count.0")) is not None:
+            assert not standby.at_work
+            assert newest - standby.position <= 15
+            began = max(began, standby.position)
+        if began >= 20:
+            break
     assert began >= 20
     assert world.engine.progress.standbys == {}
     down[0] = False
@@ -307,6 +320,7 @@ def test_full_buffers_let_go_of_what_a_standby_needs_before_they_stop_the_stream
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_standby_that_is_behind_the_newest_checkpoint_is_not_promoted(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +340,7 @@ def test_a_standby_that_is_behind_the_newest_checkpoint_is_not_promoted(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_a_standby_that_cannot_be_installed_keeps_no_jobs_going(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +368,7 @@ def test_a_standby_that_cannot_be_installed_keeps_no_jobs_going(
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_is_being_taken_is_given_up_and_the_next_one_is_complete(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -368,6 +384,7 @@ def test_a_checkpoint_that_is_being_taken_is_given_up_and_the_next_one_is_comple
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -390,6 +407,7 @@ def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
     finish(world, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("node", ["a", "c"])
 def test_a_stream_that_is_drained_stops_though_a_standby_is_promoted(
     tmp_path: Path, expected: dict[str, bytes], node: str
@@ -461,6 +479,7 @@ def test_a_standby_that_cannot_open_its_sink_shows_later_what_it_keeps(
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_promotion_is_no_restoration_in_the_figures_and_its_work_is_counted_from_then_on(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -479,6 +498,7 @@ def test_a_promotion_is_no_restoration_in_the_figures_and_its_work_is_counted_fr
     assert (engine.figures.restored, engine.figures.replay_bytes) == (restored, replayed)
 
 
+@pytest.mark.long
 def test_the_next_standby_takes_over_in_its_turn(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     for turn, batch in enumerate((12, 24, 36)):
@@ -497,6 +517,7 @@ def test_the_next_standby_takes_over_in_its_turn(tmp_path: Path, expected: dict[
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_a_partition_that_lives_is_handed_to_its_standby(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
@@ -511,6 +532,7 @@ def test_a_partition_that_lives_is_handed_to_its_standby(tmp_path: Path, expecte
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_host_that_began_anew_cannot_promote_what_it_had(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -529,9 +551,10 @@ def test_a_host_that_began_anew_cannot_promote_what_it_had(
     finish(world, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 30)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(30, 200))],
+    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8, 200))],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
@@ -543,4 +566,162 @@ def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes]
 
     lose_nodes_at_any_moment(world, rng, back, planned)
     recover(world)
+    finish(world, expected)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", [0, 1, 2])
+@pytest.mark.parametrize("lost", ["", "c", "a"], ids=["nothing-is-lost", "where-it-was", "where-it-goes"])
+def test_a_partition_at_work_goes_on_where_its_standby_is(
+    tmp_path: Path, expected: dict[str, bytes], stage: int, lost: str
+) -> None:
+    """Its node is to be emptied; the node, or that of its standby, may be lost in the middle of the job that promotes."""
+    world = world_of(tmp_path)
+    world.run(past(25))
+    engine, assignment = world.engine, {**AT, "count.0": "a"}
+    assert "count.0" in engine.progress.standbys
+    newest, positions = engine.punctuations.newest, dict(engine.positions)
+    standbys = {p: n for p, n in STANDBYS.items() if p != "count.0"}
+    world.want(1, newest, assignment, retain=True, standbys=standbys)
+    assert engine.positions["count.0"] >= newest
+    assert {p: k for p, k in engine.positions.items() if p != "count.0"} == {
+        p: k for p, k in positions.items() if p != "count.0"
+    }, "somebody goes back"
+
+    tick_losing(world, lost, stage)
+    tick(world, 2)
+    if lost != "a":
+        assert "count.0" in world.nodes.hosts["a"].runtimes
+        assert engine.at_work["count.0"] >= newest
+        assert "c" not in world.nodes.hosts or "count.0" not in world.nodes.hosts["c"].runtimes
+        assert engine.figures.states_here == engine.figures.states_there == 0, "a state was read"
+    if lost:
+        recover(world)
+    finish(world, expected)
+
+
+def test_a_standby_that_is_gone_when_its_partition_is_to_go_there_is_no_loss(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    world = world_of(tmp_path)
+    world.run(past(25))
+    goes_on_from_a_checkpoint(world, expected)
+
+
+def goes_on_from_a_checkpoint(world: World, expected: dict[str, bytes]) -> None:
+    """The standby of `count.0` is gone when it is to go there: it goes on from the newest checkpoint, as one that moves."""
+    engine = world.engine
+    engine.standbys._drop("count.0", "it came to nothing")
+    world.want(1, engine.punctuations.newest, {**AT, "count.0": "a"}, retain=True)
+    assert engine.positions["count.0"] == engine.punctuations.newest
+    world.run(lambda e: "count.0" in e.at_work)
+    finish(world, expected)
+    assert engine.desired.generation == 1, "everything went back"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_a_standby_is_lost_in_the_job_that_promotes_it(
+    tmp_path: Path, expected: dict[str, bytes], stage: int
+) -> None:
+    """The partition is lost once more, and nothing of what its standby had done counts: it comes from its checkpoint."""
+    world = world_of(tmp_path)
+    world.run(past(25))
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+
+    def dies(_job: int, at: int, _of: int) -> None:
+        if at == stage and "a" in world.nodes.hosts:
+            world.nodes.lose("a")
+
+    world.nodes.interrupt = dies
+    tick(world)
+    world.nodes.interrupt = lambda *_: None
+    tick(world, 2)
+    engine = world.engine
+    assert engine.failed["count.0"].kind is FailureKind.NODE_LOST
+    newest = engine.punctuations.newest
+    assert "count.0" not in recover(world)
+    assert engine.positions["count.0"] == newest
+    finish(world, expected)
+
+
+@pytest.mark.long
+def test_a_partition_that_still_runs_where_it_was_adds_nothing(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """It was given up and lives: it steps on, shows what its standby shows, and what it sends reaches nobody."""
+    world = world_of(tmp_path)
+    world.run(past(25))
+    zombie, deliver = world.nodes.hosts["c"], OperatorRuntime.deliver
+    takes_over, given_up = world.nodes.hosts["a"].runtimes["count.0"], zombie.runtimes["count.0"]
+    assert isinstance(given_up, OperatorRuntime)
+
+    def dies(_job: int, at: int, _of: int) -> None:
+        if at == 1 and "c" in world.nodes.hosts:
+            world.nodes.lose("c")  # it has its orders, and not yet its input
+
+    world.nodes.interrupt = dies
+    tick(world)
+    world.nodes.interrupt = lambda *_: None
+    tick(world, 2)
+    was = given_up.position
+    assert recover(world) == {"count.0"}
+
+    def delivered(runtime: OperatorRuntime, message: Message) -> None:
+        if runtime is takes_over:
+            deliver(given_up, message)  # somebody still has the former route
+        deliver(runtime, message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OperatorRuntime, "deliver", delivered)
+        tick(world, 2)
+    shown = world.output()
+    assert zombie.command is not None
+    zombie.run(1.0)
+    assert given_up.position > was
+    sent = [one for slot in zombie.sender.outgoing(zombie.command).values() for one in slot]
+    assert {message.source for message, _ in sent} == {"count.0"}
+    for message, body in sent:
+        for host in world.nodes.hosts.values():
+            host.deliver(replace(message, table=decode_table(body)))
+    assert {name: world.output()[name] for name in shown} == shown
+    finish(world, expected)
+    assert world.engine.desired.generation == 1
+
+
+@pytest.mark.wide
+def test_what_is_called_ready_could_be_sent_what_follows(tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """Buffers are full and the standby is slow, so what only it would need is dropped again and again: it counts as ready
+    after no job after which somebody could not send what follows."""
+    text = WITH_STANDBYS.replace("bufferMemory: 1Mi", "bufferMemory: 4Ki, bufferDisk: 4Ki")
+    late = text.replace("everyBatches: 10", "everyBatches: 1000")
+    assert WITH_STANDBYS != text != late
+    world = world_of(tmp_path, {"count.0": "d"}, late)
+    engine, seen = world.engine, {True: 0, False: 0}
+
+    def able() -> bool:
+        """Each batch behind its position is on its node, or where it is made."""
+        standby = engine.standbys.there.get("count.0")
+        runtime = world.nodes.hosts["d"].runtimes.get("count.0")
+        if standby is None or runtime is None:
+            return False
+        makers = [r for host in world.nodes.hosts.values() for r in host.runtimes.values()]
+        return all(
+            batch in runtime.inbox[r.partition.id]
+            for r in makers
+            if r.partition.id.startswith("parse")
+            for batch in range(runtime.position + 1, r.buffers["count.0"].floor)
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        stands_still(patch, world, "d", "count.0", 3)
+        while min(engine.positions.values()) < 45:
+            tick(world)
+            ready = "count.0" in engine.progress.standbys
+            seen[ready] += 1
+            assert able() or not ready
+    assert seen[True]
+    assert seen[False]
     finish(world, expected)

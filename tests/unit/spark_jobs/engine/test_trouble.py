@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reprise.algorithms.failure import Failure, FailureKind
-from reprise.spark_jobs.errors import CheckpointError
+from reprise.algorithms.outside import Outside
+from reprise.spark_jobs.errors import CheckpointError, SourceError
 from reprise.spark_jobs.node.runtime import OperatorRuntime
+from reprise.spark_jobs.sources import HashtagSource
 from reprise.spark_jobs.topology import load_text, override
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, past
@@ -144,6 +148,7 @@ def test_a_checkpoint_without_manifest_is_refused(world: World) -> None:
     assert world.engine.bad_checkpoints == {77}
 
 
+@pytest.mark.long
 def test_a_sink_that_cannot_write_delays_and_loses_nothing(
     world: World, diamond_output: dict[str, bytes]
 ) -> None:
@@ -157,12 +162,64 @@ def test_a_sink_that_cannot_write_delays_and_loses_nothing(
     assert any("top.0: batch" in p and "cannot write" in p for p in world.engine.problems)
     assert world.engine.positions["parse.0"] > stuck
     assert not world.engine.failed
+    assert world.engine.progress.waits == {"top.0": Outside.SINK}
     folder.unlink()
     aside.rename(folder)
     world.run(lambda e: e.done)
     assert world.output() == diamond_output
+    assert world.engine.progress.waits == {}
 
 
+def test_a_source_that_cannot_be_read_is_waited_for_by_its_partition_alone(
+    world: World, diamond_output: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(past(12))
+    with monkeypatch.context() as away:
+        away.setattr(HashtagSource, "read", refuses("the brokers are away"))
+        for _ in range(4):
+            world.engine.tick(world.nodes.living(), threading.Event())
+        sources = {p for p in world.topology.order if p.startswith("tweets.")}
+        assert sources and world.engine.progress.waits == dict.fromkeys(sources, Outside.SOURCE)
+        assert any("the brokers are away" in problem for problem in world.engine.problems)
+        # of a partition that is not at work nothing is said
+        world.want(1, 0, {p: n for p, n in world.spread("a", "b").items() if p != "tweets.0"})
+        assert "tweets.0" not in world.engine.progress.waits
+        world.want(1, 0, world.spread("a", "b"))
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
+    assert world.engine.progress.waits == {}
+
+
+def test_a_source_that_cannot_say_what_there_is_to_read_is_waited_for(
+    world: World, diamond_output: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver asks it, and no partition is refused anything."""
+    world.run(past(12))
+    with monkeypatch.context() as away:
+        away.setattr(HashtagSource, "plan", refuses("no leader"))
+        world.run(lambda e: bool(e.ledger.waits_for))
+        assert world.engine.ledger.waits_for == "tweets"
+        sources = {p for p in world.topology.order if p.startswith("tweets.")}
+        assert world.engine.progress.waits == dict.fromkeys(sources, Outside.SOURCE)
+        desired = world.engine.desired
+        world.engine.want(replace(desired, seq=desired.seq + 1, paused=True))
+        assert world.engine.progress.waits == {}, "who is paused asks for nothing"
+        world.engine.want(replace(desired, seq=desired.seq + 2))
+    world.run(lambda e: e.done)
+    assert world.output() == diamond_output
+    assert world.engine.progress.waits == {}
+
+
+def refuses(why: str) -> Callable[..., object]:
+    """A method of a source that is away."""
+
+    def method(*_: object) -> object:
+        raise SourceError(why)
+
+    return method
+
+
+@pytest.mark.long
 def test_buffers_of_a_long_incident_stay_within_memory_and_spill(
     tmp_path: Path, diamond_output: dict[str, bytes]
 ) -> None:
@@ -196,6 +253,7 @@ def small(tmp_path: Path) -> World:
     return world
 
 
+@pytest.mark.long
 def test_full_buffers_do_not_stop_partitions_whose_targets_are_all_at_work(
     tmp_path: Path, diamond_output: dict[str, bytes]
 ) -> None:
@@ -214,20 +272,21 @@ def test_full_buffers_do_not_stop_partitions_whose_targets_are_all_at_work(
     assert world.output() == diamond_output
 
 
+@pytest.mark.long
 def test_output_that_was_given_up_is_missed_only_by_who_needs_it_and_a_rollback_mends_it(
     tmp_path: Path, diamond_output: dict[str, bytes]
 ) -> None:
     world = small(tmp_path)
     world.run(lambda e: past(30)(e) and any("are full" in p for p in e.problems))
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     world.nodes.lose("b")
     world.nodes.start("c")
     instead = {p: "c" if n == "b" else n for p, n in world.spread("a", "b").items()}
     world.want(1, 0, instead, retain=True)
-    world.run(lambda e: bool(e.gaps))
-    assert all(instead[p] == "c" for p in world.engine.gaps)
+    world.run(lambda e: bool(e.not_kept))
+    assert all(instead[p] == "c" for p in world.engine.not_kept)
     world.want(2, 0, instead, retain=True)
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     world.run(lambda e: e.done)
     assert world.output() == diamond_output
 
@@ -265,6 +324,7 @@ def test_what_a_coordinator_still_names_is_there_though_one_is_kept(
     assert world.output() == diamond_output
 
 
+@pytest.mark.long
 def test_one_checkpoint_is_kept_beside_the_one_that_may_be_named(tmp_path: Path) -> None:
     world, named, newest = one_kept(
         tmp_path, batches=600
@@ -274,6 +334,7 @@ def test_one_checkpoint_is_kept_beside_the_one_that_may_be_named(tmp_path: Path)
     assert named not in world.engine.store.positions()
 
 
+@pytest.mark.long
 def test_a_host_that_dies_alone_is_told_as_lost_and_begins_with_nothing_that_is_past(
     world: World, diamond_output: dict[str, bytes]
 ) -> None:
@@ -319,6 +380,7 @@ def test_spilled_output_that_is_lost_fails_its_partition_which_makes_it_again(
     assert world.output() == diamond_output
 
 
+@pytest.mark.long
 def test_feedback_that_was_spilled_is_in_the_checkpoint(tmp_path: Path) -> None:
     """A cycle's last output is a part of the state: without it the batch after a restoration would have other input."""
     text = Path("examples/feedback.yaml").read_text()

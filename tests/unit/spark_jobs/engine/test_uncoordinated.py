@@ -117,7 +117,7 @@ def test_who_is_lost_goes_back_to_its_own_snapshot_and_nobody_else_does(
     assert world.engine.positions[lost] == newest
     assert world.engine.progress.restored == {lost: newest}
     tick(world, 4)
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     assert {p: i for p, i in installed(world).items() if p != lost} == before
     to_the_end(world)
     assert world.output() == expected
@@ -141,7 +141,7 @@ def test_random_losses_at_any_stage_change_no_byte(
         before = installed(world)
         restore(world, f"new{k}")
         tick(world, dice.randint(0, 6))
-        assert not world.engine.gaps
+        assert not world.engine.not_kept
         if log != "memory" or not k:
             still = {p: i for p, i in installed(world).items() if p in before}
             assert still == before, "nobody who lives goes back"
@@ -185,7 +185,7 @@ def test_a_new_driver_brings_queries_back_one_by_one(
     tick(world, 6)
     world.want(9, newest, {**dict.fromkeys(order, "e"), **dict.fromkeys(order[::2], "d")}, retain=True)
     tick(world, 6)
-    assert not world.engine.gaps
+    assert not world.engine.not_kept
     to_the_end(world)
     assert world.output() == expected
 
@@ -259,7 +259,7 @@ def test_a_damaged_snapshot_is_passed_over_and_said(
     world.want(1, 0, {**assignment, lost: next(n for n in world.nodes.hosts if n != node)}, retain=True)
     assert world.engine.positions[lost] < damaged.position
     tick(world, 8)
-    if world.engine.gaps:  # senders had dropped it: the coordinator takes everything back
+    if world.engine.not_kept:  # senders had dropped it: the coordinator takes everything back
         world.want(2, 0, world.engine.desired.assignment, retain=True)
     to_the_end(world)
     assert world.output() == expected
@@ -292,7 +292,7 @@ def test_output_dropped_for_want_of_room_takes_back_who_dropped_it(
         restore(world, f"new{k}")
         for _ in range(6):
             tick(world)
-            if world.engine.gaps:
+            if world.engine.not_kept:
                 restore(world, f"new{k}", world.engine.desired.generation + 1)
     to_the_end(world)
     assert world.output() == expected

@@ -4,7 +4,7 @@ all is shown once and as without a failure."""
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from reprise.algorithms.positions import Origin
 from reprise.spark_jobs.contract import Inbox, Input
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.chain import ChainError
+from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.upstream_backup import UpstreamBackup
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Output, SourceRuntime
 from reprise.spark_jobs.node.wire import decode_table
@@ -118,7 +119,7 @@ def back(world: World) -> None:
 
 def finish(world: World, expected: dict[str, bytes]) -> None:
     for _ in range(40):
-        world.run(lambda e: e.done or bool(e.gaps))
+        world.run(lambda e: e.done or bool(e.not_kept))
         if world.engine.done:
             assert world.output() == expected
             return
@@ -138,6 +139,26 @@ def lose(world: World, *nodes: str) -> set[str]:
     tick(world, 2)
     assert lost <= world.engine.failed.keys()
     return lost
+
+
+def test_it_is_fed_by_the_plan_though_something_else_was_wanted_since_it_was_lost(
+    tmp_path: Path, expected: dict[str, bytes], watch: Watch
+) -> None:
+    """A coordinator opens an incident first, which changes the desired state, and not where anything is."""
+    watch.begin()
+    world = world_of(tmp_path)
+    world.run(past(25))
+    newest = world.engine.punctuations.newest
+    assert lose(world, "d") == {"window.0"}
+    for _ in range(2):
+        world.want(1, newest, world.engine.desired.assignment)
+        assert "window.0" in world.engine.failed and fed(world) == set()
+        tick(world)
+    restore(world, "a", "b")
+    assert fed(world) == {"window.0"}
+    finish(world, expected)
+    assert "window.0" not in watch.read
+    assert world.engine.desired.generation == 1
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
@@ -197,26 +218,34 @@ def test_a_window_is_begun_anew_at_its_first_batch_though_a_checkpoint_is_within
     assert world.engine.desired.generation == 1
 
 
-def rebuilds(world: World, watch: Watch) -> set[str]:
-    """Those that can be rebuilt from the entries that remain now: what they give behind `low` is what was given."""
+def could_be_fed(engine: Engine) -> Collection[str]:
+    return engine.upstream.ready(engine)
+
+
+def rebuilds(world: World, watch: Watch, of: Callable[[Engine], Collection[str]] = could_be_fed) -> set[str]:
+    """Those that can be rebuilt from the entries that remain now: what they give behind `low` is what was given.  `of`: who
+    could be fed again, as far as the driver knows."""
     engine, found = world.engine, set[str]()
-    runtimes = {p: h.runtimes[p] for h in world.nodes.hosts.values() for p in h.runtimes}
+    at, hosts = engine.desired.assignment, world.nodes.hosts
+    runtimes = {p: hosts[n].runtimes[p] for p, n in at.items() if n in hosts and p in hosts[n].runtimes}
     for partition, cause in engine.upstream.causes.items():
         runtime = runtimes.get(partition)
-        if runtime is None or partition not in engine.upstream.ready(engine):
+        if runtime is None or partition not in of(engine):
             continue
         operator = make_operator(world.resource.operator(runtime.partition.place.operator))
         state, low = operator.initial(runtime.partition.place), lowest(world, partition)
         for batch in range(cause + 1, runtime.position + 1):
             inputs = []
-            for upstream, _ in runtime.needs:  # type: ignore[union-attr]
-                sender = runtimes[upstream]
+            for upstream, delay in runtime.needs:  # type: ignore[union-attr]
+                sender, made = runtimes[upstream], batch - delay
+                if not made:
+                    continue
                 if isinstance(sender, SourceRuntime):
-                    assert sender.forgotten <= cause, f"{partition}: {upstream} cannot read batch {batch}"
-                    _, body = sender._again(partition, batch)
+                    assert sender.forgotten < made, f"{partition}: {upstream} cannot read batch {made}"
+                    _, body = sender._again(partition, made)
                 else:
-                    assert batch in sender.buffers[partition].entries, f"{partition}: {upstream} {batch}"
-                    body = sender.buffers[partition].body(batch)
+                    assert made in sender.buffers[partition].entries, f"{partition}: {upstream} {made}"
+                    body = sender.buffers[partition].body(made)
                 if (table := decode_table(body)) is not None:
                     inputs.append(Input(upstream.rpartition(".")[0], upstream, table))
             state, out = operator.step(state, Inbox(batch, None, tuple(inputs)))
@@ -227,11 +256,13 @@ def rebuilds(world: World, watch: Watch) -> set[str]:
 
 
 def lowest(world: World, partition: str) -> int:
-    downstream = world.topology.partitions[partition].downstream
-    positions = [world.engine.positions[t] for d in downstream for t in d.targets]
-    return min(positions, default=world.engine.positions[partition])
+    """The last batch of which nobody needs any more what a partition gives."""
+    downstream, at = world.topology.partitions[partition].downstream, world.engine.positions
+    wanted = [max(0, at[t] - d.feedback) for d in downstream for t in d.targets]
+    return min(wanted, default=at[partition])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", ["1Mi", "8Ki"])
 def test_at_every_moment_what_remains_is_enough_to_rebuild(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch, memory: str
@@ -263,6 +294,7 @@ def test_trimming_one_batch_too_much_is_found(
             rebuilds(world, watch)
 
 
+@pytest.mark.long
 def test_where_memory_is_short_it_is_fed_by_what_was_spared_and_nobody_goes_back(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -303,6 +335,7 @@ def test_full_buffers_let_go_of_the_backup_and_the_stream_goes_on(
     finish(world, reference.output())
 
 
+@pytest.mark.long
 def test_full_buffers_of_an_incident_keep_what_backups_need_before_all_else(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -319,6 +352,7 @@ def test_full_buffers_of_an_incident_keep_what_backups_need_before_all_else(
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_partition_and_what_it_reads_are_lost_and_both_are_fed_again(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -336,6 +370,7 @@ def test_a_partition_and_what_it_reads_are_lost_and_both_are_fed_again(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_two_in_a_row_are_more_than_level_1_keeps(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """Senders have forgotten what the lost one that reads them had applied: the checkpoint is the fallback."""
     world = world_of(tmp_path, MODE | {"recovery.bufferMemory": "8Ki"})
@@ -343,10 +378,12 @@ def test_two_in_a_row_are_more_than_level_1_keeps(tmp_path: Path, expected: dict
     world.nodes.lose("b", "d")  # `parse.1` and `window`
     tick(world, 2)
     restore(world, "a", "c")
-    assert not fed(world) & {"window.0", "window.1"}
+    again = fed(world)  # where `parse.1` comes from the checkpoint, it can feed its readers
+    assert "parse.1" not in again or not again & {"window.0", "window.1"}
     finish(world, expected)
 
 
+@pytest.mark.long
 def test_a_source_that_is_lost_too_is_read_from_the_checkpoint_on(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -361,6 +398,7 @@ def test_a_source_that_is_lost_too_is_read_from_the_checkpoint_on(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("then", ["placed", "later"])
 def test_a_target_that_is_lost_too_is_given_what_follows_its_checkpoint(
     tmp_path: Path, expected: dict[str, bytes], then: str
@@ -382,6 +420,7 @@ def test_a_target_that_is_lost_too_is_given_what_follows_its_checkpoint(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_a_target_that_is_lost_later_needs_what_was_never_given_and_everything_goes_back(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -396,12 +435,13 @@ def test_a_target_that_is_lost_later_needs_what_was_never_given_and_everything_g
     assert low is not None and low > world.engine.punctuations.newest
     lose(world, "d")
     restore(world, "a")
-    world.run(lambda e: bool(e.gaps) or e.done)
-    assert world.engine.gaps == {"window.0"}
+    world.run(lambda e: bool(e.not_kept) or e.done)
+    assert world.engine.not_kept == {"window.0"}
     finish(world, expected)
     assert world.engine.desired.generation == 2
 
 
+@pytest.mark.long
 def test_it_is_lost_again_while_it_is_fed(tmp_path: Path, expected: dict[str, bytes], watch: Watch) -> None:
     watch.begin()
     world = world_of(tmp_path)
@@ -420,6 +460,7 @@ def test_it_is_lost_again_while_it_is_fed(tmp_path: Path, expected: dict[str, by
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_a_host_that_began_anew_on_a_node_that_lives(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -443,6 +484,7 @@ def test_a_host_that_began_anew_on_a_node_that_lives(
     assert watch.read == []
 
 
+@pytest.mark.long
 def test_a_new_driver_takes_everything_back_to_the_checkpoint(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -478,6 +520,7 @@ def test_checkpoints_that_are_being_taken_are_completed(tmp_path: Path, expected
     assert engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_everything_goes_back_to_what_was_stored_of_it_afterwards(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -495,6 +538,7 @@ def test_everything_goes_back_to_what_was_stored_of_it_afterwards(
     assert watch.compared > 20
 
 
+@pytest.mark.long
 def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -512,6 +556,7 @@ def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.long
 def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -532,9 +577,10 @@ def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
     finish(world, expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 30)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(30, 200))],
+    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
+             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8, 200))],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch

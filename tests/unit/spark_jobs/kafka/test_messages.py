@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import DecodeError, SpecError
-from reprise.spark_jobs.kafka.decode import decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.decode import avro_schema, decode, make_decoder, parse_columns
 from reprise.spark_jobs.kafka.encode import EncodeError, keys, make_encoder, upserts
-from reprise.spark_jobs.kafka.registry import Registry
+from reprise.spark_jobs.kafka.registry import Plain, Registry
 from tests.support.examples import examples
 
 COLUMNS = parse_columns({"id": "int64", "name": "string", "share": "double"})
@@ -83,7 +83,7 @@ def test_bytes_that_are_no_avro_record_are_bad(value: bytes) -> None:
 
 def test_a_message_without_the_id_of_a_schema_is_bad() -> None:
     with pytest.raises(DecodeError, match="id of a schema"):
-        Registry("http://127.0.0.1:1")(b"\x01\x00")
+        Registry(Plain("http://127.0.0.1:1"), "AVRO", avro_schema)(b"\x01\x00")
 
 
 def test_arrow_messages_may_hold_many_rows() -> None:
@@ -128,7 +128,8 @@ def test_an_upsert_keeps_the_last_of_each_key() -> None:
         ("avro", {"id": "int64"}, {"schema": {"type": "nothing"}}, "avro.schema"),
         ("avro", {"id": "int64"}, {"registry": "nowhere"}, "avro.registry"),
         ("json", {"id": "int65"}, None, "columns.id"),
-        ("json", {"id": "int64"}, AVRO, "avro"),
+        ("json", {"id": "int64"}, AVRO, "json"),
+        ("json", {"id": "int64"}, {"registry": 5}, "json.registry"),
         ("raw", {"id": "int64"}, None, "columns"),
     ],
 )

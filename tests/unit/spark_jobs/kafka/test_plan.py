@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.spark_jobs.contract import Place, Range
+from reprise.spark_jobs.contract import Place, Range, SourcePart
 from reprise.spark_jobs.errors import SourceError
+from reprise.spark_jobs.kafka.event_time import Seen
 from reprise.spark_jobs.kafka.logs import Snapshot, log_name, reader_of, split_name
 from reprise.spark_jobs.kafka.source import KafkaSource
 from reprise.spark_jobs.operators.frames import END_OF_TIME
@@ -129,3 +130,48 @@ def test_names_of_logs_come_apart_as_they_were_put_together(
 ) -> None:
     assert split_name(log_name(topic, partition)) == (topic, partition)
     assert 0 <= reader_of(log_name(topic, partition), parallelism) < parallelism
+
+
+@examples(40)
+@given(
+    st.dictionaries(st.sampled_from(LOGS), st.integers(1, 9), min_size=1), st.integers(1, 4), st.integers(1, 4),
+    st.integers(1, 3),
+)  # fmt: skip
+def test_other_partitions_read_on_each_log_where_it_was_left(
+    ends: dict[str, int], before: int, now: int, room: int
+) -> None:
+    reading, looked = source(batch_rows=room)
+    looked.snapshot = Snapshot(dict.fromkeys(ends, 0), ends)
+    parts = []
+    for index in range(before):
+        span = reading.plan(Place("in", index, before), 1, Range(0, 0))
+        assert span is not None
+        times = {log: 10 * end for log, (_, end) in span.logs.items() if end}
+        parts.append(SourcePart(span, Seen(times, dict.fromkeys(times, 1), 5 + index).tables()))
+    left = {log: end for part in parts for log, (_, end) in part.upto.logs.items()}
+    after = reading.repartition("in", parts, now)
+    assert len(after) == now
+    met = dict[str, int]()
+    for index, part in enumerate(after):
+        assert part.tables is not None
+        seen = Seen.of(part.tables)
+        assert seen.watermark == 5
+        assert seen.newest == {log: 10 * left[log] for log in part.upto.logs if left[log]}
+        assert seen.active.keys() == seen.newest.keys()
+        span = reading.plan(Place("in", index, now), 2, part.upto)
+        assert span is not None
+        assert span.start == part.upto.end
+        met |= {log: begin for log, (begin, _) in span.logs.items()}
+    assert met == left
+    assert sum(part.upto.end for part in after) == sum(left.values())
+
+
+def test_without_a_watermark_of_all_there_is_none() -> None:
+    reading, _ = source()
+    parts = [
+        SourcePart(Range(0, 1, {"t/0": (0, 1)}), Seen({"t/0": 3}, {"t/0": 1}, 3).tables()),
+        SourcePart(Range(0, 0)),
+    ]
+    (part,) = reading.repartition("in", parts, 1)
+    assert part.tables is not None
+    assert Seen.of(part.tables).watermark is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,25 +21,7 @@ from reprise.spark_jobs.kafka import reader
 from reprise.spark_jobs.kafka.reader import ALARM_S, OffsetsLostError, Reader
 from reprise.spark_jobs.kafka.settings import Settings
 from tests.support.examples import examples
-
-
-class Message:
-    """A message, or what a client says in its place."""
-
-    def __init__(self, log: str, offset: int, code: int | None = None) -> None:
-        self.log, self._offset, self._code = log, offset, code
-
-    def topic(self) -> str:
-        return self.log.rpartition("/")[0]
-
-    def partition(self) -> int:
-        return int(self.log.rpartition("/")[2])
-
-    def offset(self) -> int:
-        return self._offset
-
-    def error(self) -> KafkaError | None:
-        return None if self._code is None else KafkaError(self._code)
+from tests.support.fake_kafka import Message
 
 
 class Client:
@@ -72,7 +54,7 @@ class Client:
                 continue
             begin, end = self._world.bounds[log]
             if not begin <= self._at[log] <= end:
-                found.append(Message(log, self._at[log], KafkaError._AUTO_OFFSET_RESET))
+                found.append(Message(log, self._at[log], code=KafkaError._AUTO_OFFSET_RESET))
                 del self._at[log]
                 continue
             there = [o for o in self._world.offsets[log] if o >= self._at[log]][: self._world.size]
@@ -81,7 +63,7 @@ class Client:
                 self._at[log] = there[-1] + 1
             elif log not in self._told_end:
                 self._told_end.add(log)
-                found.append(Message(log, end, KafkaError._PARTITION_EOF))
+                found.append(Message(log, end, code=KafkaError._PARTITION_EOF))
         return found
 
     def get_watermark_offsets(self, at: TopicPartition, timeout: float) -> tuple[int, int]:
@@ -111,7 +93,7 @@ class World:
 
     def patch(self, patch: pytest.MonkeyPatch) -> World:
         patch.setattr(reader, "Consumer", self.client)
-        patch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: self.now))
+        patch.setattr(f"{__name__}.Reader", partial(Reader, elapsed=lambda: self.now))
         return self
 
 
@@ -281,7 +263,7 @@ def test_an_error_of_one_log_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = made()
     with pytest.raises(NotYetError):
         reading.read({"t/0": (0, 1)})
-    reading._take(Message("t/0", 0, KafkaError.TOPIC_AUTHORIZATION_FAILED), {})  # type: ignore[arg-type]
+    reading._take(Message("t/0", 0, code=KafkaError.TOPIC_AUTHORIZATION_FAILED), {})  # type: ignore[arg-type]
     reading._take(Message("x/0", 0), {})  # type: ignore[arg-type]
     world.now += ALARM_S
     with pytest.raises(SourceError, match=r"rows of t/0 .*: t/0: .*\(TOPIC_AUTHORIZATION_FAILED\)"):

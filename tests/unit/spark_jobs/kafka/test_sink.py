@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -57,15 +58,13 @@ def test_a_write_that_fails_is_tried_again_and_again_and_the_session_ends_with_t
     assert sink._session._producer is None
 
 
-def test_brokers_that_do_not_answer_are_worth_a_report_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sink = opened(1)
+def test_brokers_that_do_not_answer_are_worth_a_report_after_a_while() -> None:
+    sink, now = opened(1), [100.0 + module.ALARM_S]
+    sink._platform = replace(sink._platform, elapsed=lambda: now[0])
     sink._waiting.append((7, None))
     sink._since = 100.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0 + module.ALARM_S)
     assert sink.settle(0.0) is None
-    monkeypatch.setattr(module.time, "monotonic", lambda: 101.0 + module.ALARM_S)
+    now[0] += 1.0
     assert sink.settle(0.0) == "brokers 127.0.0.1:1 have not taken batch 7 for 6 s"
 
 
@@ -85,6 +84,22 @@ def test_a_dead_letter_says_where_it_is_from_and_how_large_it_was() -> None:
     assert (about["reprise-partition"], about["reprise-batch"]) == ("out.1", "4")
     assert about["reprise-bytes"] == str(size)
     assert about["reprise-reason"].startswith(f"a message of {size} bytes (key None) is larger than ")
+
+
+def test_each_dead_letter_of_a_batch_says_its_own_key_and_size() -> None:
+    sink = opened(
+        1, key=["id"], config={"message.max.bytes": 2000}, on_too_large="dead-letter", dead_letters="dead"
+    )
+    table = pa.table({"id": [1, 2, 3], "text": ["x" * 3000, "x", "x" * 4000]})
+    written = sink._encode(4, table)
+    assert [key for key, _ in written.messages] == [b"2"]
+    about = [(key, dict(headers)) for key, _, headers in written.letters]
+    sizes = [len('{"id":1,"text":""}') + n for n in (3000, 4000)]
+    assert [(key, said["reprise-bytes"]) for key, said in about] == [
+        (b"1", str(sizes[0])),
+        (b"3", str(sizes[1])),
+    ]
+    assert f"{sizes[1]} bytes (key b'3')" in str(about[1][1]["reprise-reason"])
 
 
 def test_a_size_that_is_none_is_quoted() -> None:

@@ -33,9 +33,9 @@ def rows(batch: int) -> pa.Table | None:
     return pa.table({"id": [100 * batch + i for i in range(count)]}) if count else None
 
 
-def opened(number: int, position: int = 0, stream: float = 1.0, **more: Any) -> KafkaSink:
+def opened(number: int, position: int = 0, stream: float = 1.0, begins: int = 0, **more: Any) -> KafkaSink:
     sink = KafkaSink(**{"brokers": "127.0.0.1:1", "topic": "t", **more})
-    sink.open(Opening("test.pipe", Place("out", 1, 2), Owner(stream, (1, 0, number)), position))
+    sink.open(Opening("test.pipe", Place("out", 1, 2), Owner(stream, (1, 0, number)), position, begins))
     return sink
 
 
@@ -180,6 +180,20 @@ def test_what_was_decided_but_not_yet_written_is_not_written_twice(broker: Broke
     assert ids(broker) == expected(2)
 
 
+def test_a_transaction_whose_end_the_brokers_have_lost_holds_output_back_and_is_named(broker: Broker) -> None:
+    """Whether its rows count cannot be asked, so nothing is written until somebody has ended it by hand."""
+    give(opened(1), 1, 2)
+    broker.lost_ends.add(NAME)
+    before, later = list(broker.messages), opened(2)
+    for _ in range(2):
+        with pytest.raises(SinkError, match=rf"transaction of {NAME} is still pending .*KAFKA-20734"):
+            give(later, 3)
+    assert broker.messages == before
+    broker.lost_ends.clear()
+    give(later, 3)
+    assert ids(broker) == expected(3)
+
+
 def test_an_earlier_owner_is_told_that_it_is_over_before_it_fences_the_later(broker: Broker) -> None:
     early = opened(1)
     give(opened(2), 1)
@@ -251,6 +265,20 @@ def test_without_anything_shown_a_missing_marker_is_the_beginning(broker: Broker
     give(opened(1), 3)
     assert broker.committed[NAME][0] == 0
     assert broker.messages == []
+
+
+def test_behind_a_savepoint_a_missing_marker_is_the_beginning_and_later_it_is_not(broker: Broker) -> None:
+    first = opened(1, position=2, begins=2)
+    assert first.visible == 2
+    give(first, 3, 4)
+    assert ids(broker) == expected(4)[len(expected(2)) :]
+    give(
+        opened(2, position=2, begins=2), 3, 4, 5
+    )  # no checkpoint was complete: its batches are known by the marker
+    assert ids(broker) == expected(5)[len(expected(2)) :]
+    broker.committed.clear()
+    with pytest.raises(SinkError, match="is gone though batch 5 was written"):
+        give(opened(3, position=5, begins=2), 6)
 
 
 def test_a_marker_that_is_lost_while_its_owner_lives_is_known_by_what_it_has_written(broker: Broker) -> None:

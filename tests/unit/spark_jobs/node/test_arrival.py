@@ -11,16 +11,17 @@ import pyarrow as pa
 import pytest
 
 from reprise.spark_jobs.contract import Inbox, Operator, Place, Tables
-from reprise.spark_jobs.errors import StepError, WireError
+from reprise.spark_jobs.errors import LostOutputError, StepError, WireError
 from reprise.spark_jobs.node import buffers
 from reprise.spark_jobs.node.arrival import ArrivalRuntime, Frontier, complete_of
-from reprise.spark_jobs.node.buffers import Budget
+from reprise.spark_jobs.node.buffers import Budget, EdgeBuffer
+from reprise.spark_jobs.node.channels import CHANNELS, Row, table_of
 from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.counters import APPLIED_EARLY, counters_of
 from reprise.spark_jobs.node.state_tables import WATERMARK, watermark_table
-from reprise.spark_jobs.node.wire import Message, decode_table
+from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.sinks import Sink
-from reprise.spark_jobs.topology import expand, load_text
+from reprise.spark_jobs.topology import Partition, Upstream, expand, load_text
 
 TEXT = """
 apiVersion: reprise.dev/v1alpha1
@@ -71,9 +72,14 @@ class Nowhere(Sink):
 
 
 def made(
-    folder: Path, at: int = 0, memory: int = 10**6, disk: int = 10**9, sink: Sink | None = None
+    folder: Path,
+    at: int = 0,
+    memory: int = 10**6,
+    disk: int = 10**9,
+    sink: Sink | None = None,
+    partition: Partition = PARTITIONS["mid.0"],
 ) -> ArrivalRuntime:
-    runtime = ArrivalRuntime(PARTITIONS["mid.0"], Echo(), None, at, Budget(memory, disk, folder), sink)
+    runtime = ArrivalRuntime(partition, Echo(), None, at, Budget(memory, disk, folder), sink)
     if sink is not None:
         runtime.staged = {}
     runtime.told(orders())
@@ -185,6 +191,10 @@ class TestWhatIsApplied:
         assert sent(runtime)[2:] == [(3, 1, [B + 1]), (4, 2, [B + 2]), (5, 3, [A + 3, B + 3])]
 
 
+def frontier_of(*inputs: str) -> Frontier:
+    return Frontier([Upstream(name, False) for name in inputs], 0)
+
+
 class TestFrontier:
     def message(self, source: str, number: int, complete: int | None) -> Message:
         header = b"" if complete is None else struct.pack(">q", complete)
@@ -192,7 +202,7 @@ class TestFrontier:
 
     def test_a_batch_in_several_messages_is_taken_whole(self) -> None:
         frontier, held = (
-            Frontier(["u.0", "v.0"], 0),
+            frontier_of("u.0", "v.0"),
             {"u.0": dict[int, Message](), "v.0": dict[int, Message]()},
         )
         held["v.0"][1] = self.message("v.0", 1, None)
@@ -210,7 +220,7 @@ class TestFrontier:
 
     def test_messages_before_the_marker_are_applied_while_it_is_awaited(self) -> None:
         """An input that is not complete up to the checkpoint goes on; its marker may be several messages further."""
-        frontier, held = Frontier(["u.0"], 0), {"u.0": {1: self.message("u.0", 1, 0)}}
+        frontier, held = frontier_of("u.0"), {"u.0": {1: self.message("u.0", 1, 0)}}
         assert frontier.take(frontier.here(held, 1)) == 0
         held["u.0"][2] = self.message("u.0", 2, 1)
         assert [m.batch for m in frontier.here(held, 1)] == [2]
@@ -402,3 +412,293 @@ class TestOutput:
         assert runtime.staged[1].to_pydict() == {"n": [1, 2], "m": [None, 3]}
         with pytest.raises(StepError):
             runtime.advance(ANYBODY)
+
+
+LOOP = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: loop}
+spec:
+  batch: {interval: 100ms, order: arrival}
+  sources:
+    - {name: a, class: "tests.support.scripted:Numbers"}
+    - {name: b, class: "tests.support.scripted:Numbers"}
+  operators:
+    - {name: mid, class: "tests.support.scripted:Passing",
+       inputs: [{from: a}, {from: b}, {from: back, feedback: true}]}
+    - {name: back, class: "tests.support.scripted:Passing", inputs: [{from: mid}, {from: b}], output: {}}
+    - {name: next, class: "tests.support.scripted:Passing", inputs: [{from: back}]}
+"""
+CYCLE = expand(load_text(LOOP)).partitions
+
+
+def says(runtime: ArrivalRuntime, source: str, number: int, complete: int, mark: int | None = None) -> None:
+    """A message of an operator: its number is its row."""
+    header, rows = struct.pack(">q", complete), pa.table({"n": [number]})
+    runtime.deliver(Message(source, runtime.partition.id, number, mark, rows, header))
+
+
+def entered(folder: Path, at: int = 0) -> ArrivalRuntime:
+    """The partition that reads two sources, and `back.0` over a feedback edge."""
+    return made(folder, at, partition=CYCLE["mid.0"])
+
+
+def returning(folder: Path, at: int = 0, memory: int = 10**6) -> ArrivalRuntime:
+    """The one that `entered` reads over the feedback edge, and `next.0` over another one."""
+    return made(folder, at, memory, disk=memory, partition=CYCLE["back.0"])
+
+
+def came_to(runtime: ArrivalRuntime, batch: int) -> None:
+    """Let `returning` come to a batch with two messages a batch, made of row b of `mid` and of that of the source."""
+    for b in range(runtime.position + 1, batch + 1):
+        says(runtime, "mid.0", b, b)
+        assert all_applied(runtime) == 1
+        hears(runtime, "b", b)
+        assert all_applied(runtime) == 1 and runtime.position == b
+
+
+class TestCycle:
+    def test_what_comes_over_a_feedback_edge_belongs_to_the_next_batch(self, tmp_path: Path) -> None:
+        runtime = entered(tmp_path)
+        channel = runtime.frontier.channels["back.0"]
+        assert (channel.taken, channel.complete) == (0, 1), "nothing is before the first batch"
+        hears(runtime, "a", 1, 2)
+        hears(runtime, "b", 1, 2)
+        all_applied(runtime)
+        assert runtime.position == 1
+        says(runtime, "back.0", 1, 0)
+        all_applied(runtime)
+        assert (channel.taken, channel.complete, runtime.position) == (1, 1, 1), "no marker yet"
+        says(runtime, "back.0", 2, 1)
+        all_applied(runtime)
+        assert (channel.taken, channel.complete, runtime.position) == (2, 2, 2)
+
+    def test_what_is_under_way_at_a_checkpoint_is_its_last_message(self, tmp_path: Path) -> None:
+        runtime = entered(tmp_path, at=5)
+        channels = runtime.frontier.channels
+        assert {u: (c.taken, c.complete) for u, c in channels.items()} == {
+            "a.0": (5, 5), "b.0": (5, 5), "back.0": (4, 5),
+        }  # fmt: skip
+        says(runtime, "back.0", 4, 4)
+        says(runtime, "back.0", 5, 5)
+        hears(runtime, "a", 6)
+        hears(runtime, "b", 6)
+        assert runtime.position == 5
+        all_applied(runtime)
+        assert runtime.position == 6 and channels["back.0"].taken == 5
+
+    def test_nothing_of_a_feedback_edge_is_taken_behind_a_checkpoint(self, tmp_path: Path) -> None:
+        runtime = entered(tmp_path)
+        runtime.told(orders(punctuations=(2,)))
+        hears(runtime, "a", 1, 2, 3)
+        hears(runtime, "b", 1, 2, 3)
+        says(runtime, "back.0", 1, 1)
+        says(runtime, "back.0", 2, 2)
+        while runtime.position < 2:
+            assert runtime.advance(ANYBODY)
+        assert {u: (c.taken, c.complete) for u, c in runtime.frontier.channels.items()} == {
+            "a.0": (2, 2), "b.0": (2, 2), "back.0": (1, 2),
+        }  # fmt: skip
+
+    def test_a_cycle_is_one_hop_further_with_each_batch(self, tmp_path: Path) -> None:
+        """While an input from outside stands still; those that move are taken all the same."""
+        runtime = entered(tmp_path / "mid")
+        hears(runtime, "a", 1, 2, 3)
+        says(runtime, "back.0", 1, 1)
+        says(runtime, "back.0", 2, 1)
+        all_applied(runtime)
+        assert runtime.frontier.channels["a.0"].taken == 3
+        assert runtime.frontier.channels["back.0"].taken == 0, "it belongs to batch 2"
+        hears(runtime, "b", 1)
+        all_applied(runtime)
+        assert runtime.position == 1 and runtime.frontier.channels["back.0"].taken == 1, (
+            "it is complete up to 2"
+        )
+
+    def test_so_it_is_over_the_other_edges_of_the_cycle(self, tmp_path: Path) -> None:
+        runtime = returning(tmp_path)
+        for number, complete in ((1, 0), (2, 1), (3, 1), (4, 2)):
+            says(runtime, "mid.0", number, complete)
+        all_applied(runtime)
+        assert runtime.frontier.channels["mid.0"].taken == 2, "what follows belongs to batch 2"
+        hears(runtime, "b", 1)
+        all_applied(runtime)
+        assert runtime.position == 1 and runtime.frontier.channels["mid.0"].taken == 4
+
+    def test_an_incident_takes_of_a_cycle_what_belongs_to_the_batch(self, tmp_path: Path) -> None:
+        runtime = entered(tmp_path)
+        runtime.told(orders(retain=True))
+        hears(runtime, "a", 1, 2)
+        hears(runtime, "b", 1, 2)
+        assert all_applied(runtime) == 1 and runtime.position == 1
+        says(runtime, "back.0", 1, 0)
+        assert all_applied(runtime) == 0
+        says(runtime, "back.0", 2, 1)
+        assert all_applied(runtime) == 1 and runtime.frontier.channels["back.0"].taken == 2
+        assert runtime.sent == 2, "one message a batch"
+
+    def test_no_watermark_comes_over_a_feedback_edge(self, tmp_path: Path) -> None:
+        runtime = entered(tmp_path)
+        hears(runtime, "a", 1, 2, mark=50)
+        hears(runtime, "b", 1, 2, mark=40)
+        says(runtime, "back.0", 1, 1, mark=10)
+        all_applied(runtime)
+        assert runtime.position == 2 and runtime.watermark == 40
+
+    def test_the_state_has_what_was_made_since_the_batch_before(self, tmp_path: Path) -> None:
+        """In two messages, which come back as one whose number is the batch, and as the first that the reader awaits."""
+        runtime = returning(tmp_path / "before")
+        came_to(runtime, 3)
+        assert runtime.marker == {0: 0, 1: 2, 2: 4, 3: 6}
+        loops = runtime.loops()
+        assert loops.keys() == {"mid.0"}
+        rows = decode_table(loops["mid.0"])
+        assert rows is not None and rows["n"].to_pylist() == [3, B + 3], "and nothing of batches 1 and 2"
+        encode = runtime.freeze(loops)
+        assert encode is not None
+        later = returning(tmp_path / "after", at=3)
+        later.restore(dict(encode()))  # type: ignore[arg-type]
+        assert later.rewind("mid.0", 3) and later.rewind("next.0", 3)
+        assert sent(later, applied=3, target="mid.0") == [(3, 3, [3, B + 3])]
+        assert sent(later, applied=3) == []
+        assert later.kept_since == 3
+        came_to(later, 4)
+        assert sent(later, applied=3, target="mid.0") == [(4, 3, [4]), (5, 4, [B + 4])]
+        again = decode_table(later.loops()["mid.0"])
+        assert again is not None and again["n"].to_pylist() == [4, B + 4]
+
+    def test_what_aligned_messages_of_another_protocol_say_is_left_aside(self, tmp_path: Path) -> None:
+        """Stored with the state of a partition with communication-induced checkpoints."""
+        body = encode_table(pa.table({"n": [7]}))
+        stored = table_of([Row("mid.0", 5, None, body, b"of another protocol")])
+        later = returning(tmp_path, at=5)
+        later.restore({"own": pa.table({"at": [5]}), CHANNELS: stored, WATERMARK: watermark_table(None)})
+        ((message, again),) = later.pending("mid.0", 5, 1)
+        assert (message.batch, again) == (5, body) and complete_of(message) == 5
+        assert later.marker == {4: 4, 5: 5}
+
+    def test_a_state_without_rows_under_way(self, tmp_path: Path) -> None:
+        runtime = returning(tmp_path)
+        assert isinstance(runtime.operator, Echo)
+        runtime.operator.gives = [pa.table({"n": pa.array([], pa.int64())}), None]
+        came_to(runtime, 1)
+        assert runtime.loops() == {}
+        assert sent(runtime, target="mid.0") == [(1, 1, [])], "the marker goes round all the same"
+
+    def test_rows_of_two_types_end_the_partition_that_made_them(self, tmp_path: Path) -> None:
+        runtime = returning(tmp_path)
+        assert isinstance(runtime.operator, Echo)
+        runtime.operator.gives = [pa.table({"n": [1]}), pa.table({"n": ["x"]})]
+        came_to(runtime, 1)
+        with pytest.raises(StepError) as raised:
+            runtime.loops()
+        assert raised.value.batch == 1
+
+    def test_what_the_state_needs_and_is_not_here_is_never_left_out(self, tmp_path: Path) -> None:
+        runtime = returning(tmp_path)
+        came_to(runtime, 2)
+        runtime.buffers["mid.0"].trim(3)
+        with pytest.raises(LostOutputError, match=r"back\.0 for mid\.0, message 3"):
+            runtime.loops()
+
+    def test_it_stays_until_the_state_is_stored(self, tmp_path: Path) -> None:
+        """Though its reader has applied it, and goes on."""
+        runtime = returning(tmp_path)
+        came_to(runtime, 2)
+        runtime.owed = True
+        runtime.trim("mid.0", 3)
+        runtime.trim("next.0", 2)
+        assert list(runtime.buffers["mid.0"].entries) == [3, 4] and runtime.loops()
+        runtime.owed = False
+        runtime.trim("mid.0", 3)
+        assert list(runtime.buffers["mid.0"].entries) == []
+        assert runtime.marker == {1: 2, 2: 4}, "the state of batch 2 may still be asked for"
+
+    def test_so_does_what_is_made_for_some_and_not_for_others_yet(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runtime = returning(tmp_path)
+        came_to(runtime, 1)
+        says(runtime, "mid.0", 2, 2)
+        hears(runtime, "b", 2)
+        put, refused = EdgeBuffer.put, [True]
+
+        def full(buffer: EdgeBuffer, *given: Any, **named: Any) -> None:
+            if refused and buffer.target == "next.0":
+                raise OSError(28, "No space left on device")
+            put(buffer, *given, **named)
+
+        monkeypatch.setattr(EdgeBuffer, "put", full)
+        with pytest.raises(OSError, match="No space"):
+            runtime.advance(ANYBODY)
+        assert runtime.unfinished is not None and runtime.position == 1
+        assert list(runtime.buffers["mid.0"].entries) == [1, 2, 3]
+        runtime.trim("mid.0", 3)
+        refused.clear()
+        assert runtime.advance(ANYBODY) and runtime.position == 2
+        rows = decode_table(runtime.loops()["mid.0"])
+        assert rows is not None and rows["n"].to_pylist() == [2, B + 2]
+
+    def test_a_reader_is_sent_again_what_follows_the_batch_before_its_own(self, tmp_path: Path) -> None:
+        runtime = returning(tmp_path)
+        came_to(runtime, 3)
+        assert [n for n, _, _ in sent(runtime, target="mid.0")] == [1, 2, 3, 4, 5, 6]
+        assert runtime.kept_since == 0
+        assert runtime.rewind("mid.0", 2)
+        assert [n for n, _, _ in sent(runtime, applied=2, target="mid.0")] == [3, 4, 5, 6]
+        for target in runtime.buffers:
+            runtime.trim(target, 2)
+        assert runtime.marker == {1: 2, 2: 4, 3: 6}
+        assert runtime.kept_since == 2
+        assert runtime.rewind("mid.0", 2) and not runtime.rewind("mid.0", 1)
+        assert runtime.rewind("next.0", 2) and not runtime.rewind("next.0", 1)
+        runtime.trim("mid.0", 3)
+        assert runtime.kept_since == 3, "who reads it over the feedback edge could not begin at 2"
+
+    def test_what_is_under_way_is_counted_behind_the_marker_that_the_reader_awaits(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(buffers, "IN_FLIGHT", 1)
+        runtime = returning(tmp_path)
+        came_to(runtime, 2)
+        found = [[n for n, _, _ in sent(runtime, 1, target="mid.0")] for _ in range(4)]
+        assert found == [[1], [2], [3], []]
+        assert [n for n, _, _ in sent(runtime, 2, target="mid.0")] == [4]
+
+    def test_a_full_node_takes_the_next_batch_beside_what_is_under_way(self, tmp_path: Path) -> None:
+        """Its reader may need that batch to apply what is under way, and confirms nothing before."""
+        runtime = returning(tmp_path)
+        came_to(runtime, 1)
+        runtime.trim("next.0", 1)
+        budget = runtime.buffers["mid.0"].budget
+        budget.memory_limit = budget.disk_limit = 0
+        for batch in (2, 3):
+            says(runtime, "mid.0", batch, batch)
+            hears(runtime, "b", batch)
+        assert runtime.advance(ANYBODY) and runtime.position == 2
+        runtime.trim("next.0", 2)
+        with pytest.raises(BufferError):
+            runtime.advance(ANYBODY)  # of batch 1 it holds what its reader can confirm
+        runtime.trim("mid.0", 2)
+        assert runtime.advance(ANYBODY)
+
+
+class TestTwoCopies:
+    """Why standbys are refused in this order (docs/decisions/0072-cycles-that-come-back.md)."""
+
+    def test_a_reader_that_went_from_one_to_the_other_would_lose_rows(self, tmp_path: Path) -> None:
+        """Both are sent the same, at other moments, and come to the same batch."""
+        one, other = made(tmp_path / "one"), made(tmp_path / "other")
+        for copy, order in ((one, ("a", "b")), (other, ("",))):
+            for sources in order:
+                for source in sources or "ab":
+                    hears(copy, source, 1, 2)
+                all_applied(copy)
+        assert one.position == other.position == 2
+        had, goes_on = sent(one), sent(other)
+        assert had == [(1, 0, [A + 1]), (2, 0, [A + 2]), (3, 1, [B + 1]), (4, 2, [B + 2])]
+        assert goes_on == [(1, 1, [A + 1, B + 1]), (2, 2, [A + 2, B + 2])]
+        taken = [row for number, _, rows in had if number <= 2 for row in rows]
+        taken += [row for number, _, rows in goes_on if number > 2 for row in rows]
+        assert taken == [A + 1, A + 2], "the rows of `b` would be lost, and nobody would know of it"
+        assert one.state != other.state, "an operator that counts steps is elsewhere, too"

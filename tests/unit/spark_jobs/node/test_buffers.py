@@ -1,7 +1,7 @@
 """Output buffers: nothing is lost or reordered, and memory stays within its budget (invariant R1)."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import LostOutputError
 from reprise.spark_jobs.node.buffers import IN_FLIGHT, Budget, EdgeBuffer
+from reprise.spark_jobs.platform import write_new
 from tests.support.examples import examples
 
 
@@ -221,20 +222,20 @@ def test_only_as_much_is_spilled_as_there_is_too_much_and_the_last_byte_of_both_
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_disk_that_is_full_leaves_no_piece_of_a_file_and_the_batch_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
+    tmp_path: Path, begun: bool
 ) -> None:
     buffer = make(tmp_path, memory=100)
     buffer.put(1, None, b"x" * 60)
 
-    def half(path: Path, data: bytes) -> int:
+    def half(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         if begun:
             path.touch()
         raise OSError(errno.ENOSPC, "no space left")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", half)
-        with pytest.raises(OSError, match="no space"):
-            buffer.put(2, None, b"y" * 60)
+    buffer.budget.write = half
+    with pytest.raises(OSError, match="no space"):
+        buffer.put(2, None, b"y" * 60)
+    buffer.budget.write = write_new
     assert list(tmp_path.iterdir()) == []
     assert (sorted(buffer.entries), buffer.budget.memory, buffer.budget.disk) == ([1], 60, 0)
     buffer.put(2, None, b"y" * 60)

@@ -51,7 +51,13 @@ def test_a_report_says_how_all_stand(bench: Bench) -> None:
     assert {p: u.input_bytes for p, u in report.usage.items()} == dict.fromkeys(PARTITIONS, 4 * ROWS * 8)
     assert all(u.cpu_s > 0 for u in report.usage.values())
     assert 0 < report.busy_s < 60
-    assert (report.failed, report.problems, report.gaps, report.acks, report.staged) == ({}, (), (), (), 0)
+    assert (report.failed, report.problems, report.not_kept, report.acks, report.staged) == (
+        {},
+        (),
+        (),
+        (),
+        0,
+    )
 
 
 @pytest.mark.parametrize("scope", ["global", "auto"])
@@ -101,9 +107,9 @@ def test_who_needs_what_was_given_up_is_named_for_as_long_as_it_is_sent_everythi
     positions = {**few["positions"], "out.0": 2}
     bench.run(**there, positions=positions)
     bench.host.runtimes["mid.0"].trim("out.0", 4)
-    assert bench.run(**there, positions=positions, resend=("out.0",)).gaps == ("out.0",)
-    assert bench.run(**there, positions=positions).gaps == ()
-    assert bench.run(**there, positions={**positions, "out.0": 4}, resend=("out.0",)).gaps == ()
+    assert bench.run(**there, positions=positions, resend=("out.0",)).not_kept == ("out.0",)
+    assert bench.run(**there, positions=positions).not_kept == ()
+    assert bench.run(**there, positions={**positions, "out.0": 4}, resend=("out.0",)).not_kept == ()
 
 
 def test_an_operator_that_cannot_count_is_a_problem_and_no_failure(bench: Bench) -> None:

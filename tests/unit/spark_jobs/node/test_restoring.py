@@ -10,6 +10,7 @@ import pytest
 from reprise.spark_jobs.contract import Place, Range, Source
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.node import restoring
+from reprise.spark_jobs.node.command import GRANT_S
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
 from tools.testbed.waiting import until
 
@@ -268,3 +269,23 @@ def test_standbys_that_nobody_wants_and_whose_store_hangs_take_no_more_threads(
     until(lambda: restorer.ask("p", "i", 10, gate.prepares("x")) is not None)
     gate.doors["s0"].set()
     until(lambda: gate.begun == ["s0", "p", "q"])
+
+
+def test_a_state_is_read_when_it_is_granted_and_not_by_a_grant_that_is_old(gate: Gate) -> None:
+    """What reads no state needs no grant; and a driver that is heard no more has granted nothing."""
+    now = [100.0]
+    restorer = Restorer(clock=lambda: now[0])
+    restorer.allow(["a.0", "c.0"])
+    for name, size in (("a.0", 5), ("b.0", 5), ("c.0", 0)):
+        restorer.ask(name, "1.1.1", size, gate.prepares(name))
+    until(lambda: sorted(gate.begun) == ["b.0", "c.0"])
+    restorer.allow(["a.0"])
+    now[0] += GRANT_S + 1
+    restorer.ask("d.0", "1.1.1", 5, gate.prepares("d.0"))
+    gate.doors["b.0"].set()
+    comes(restorer, gate, "b.0")
+    assert sorted(gate.begun) == ["b.0", "c.0"]
+    restorer.allow([])
+    until(lambda: sorted(gate.begun) == ["a.0", "b.0", "c.0", "d.0"])
+    for door in gate.doors.values():
+        door.set()

@@ -32,7 +32,8 @@ spec:
     - {name: wide, class: "tests.support.scripted:Passing", parallelism: 3, inputs: [{from: mid, by: ["n"]}]}
     - {name: copies, class: "tests.support.scripted:Passing", parallelism: 2, inputs: [{from: mid, broadcast: true}]}
 """
-PARTITIONS = expand(load_text(TEXT)).partitions
+RESOURCE = load_text(TEXT)
+PARTITIONS = expand(RESOURCE).partitions
 ROWS = pa.table({"n": [1, 2, 3, 4, 5]})
 ANYBODY: Callable[[str], bool] = lambda _: True  # noqa: E731
 
@@ -56,6 +57,15 @@ class Keeping(Operator):
 
     def counters(self, state: Any) -> dict[Any, Any]:
         return self.counts
+
+
+def sender_of(last: int, budget: Budget) -> OperatorRuntime:
+    """`mid.0`, which has given batches 1 to `last` to all that read it."""
+    made = OperatorRuntime(PARTITIONS["mid.0"], Keeping(), None, 0, budget, None)
+    for batch in range(1, last + 1):
+        made.emit(Output(batch, None, ROWS), ANYBODY)
+        made.position = batch
+    return made
 
 
 class Shelf(Sink):
@@ -245,6 +255,18 @@ def test_who_holds_nothing_older_may_go_on_though_the_node_is_full(tmp_path: Pat
         runtime.trim(target, 1)
     assert runtime.advance(ANYBODY)
     assert runtime.position == 2
+
+
+def test_what_goes_round_is_not_older_than_the_batch_that_its_reader_needs_with_it(tmp_path: Path) -> None:
+    """A reader that needs both, by ways of different lengths, confirms neither without the other."""
+    runtime = made(tmp_path, "back.0")
+    runtime.buffers["mid.0"].budget.memory_limit = runtime.buffers["mid.0"].budget.disk_limit = 0
+    hears(runtime, 1, 2, 3)
+    assert runtime.advance(ANYBODY) and runtime.advance(ANYBODY)
+    with pytest.raises(BufferError):
+        runtime.advance(ANYBODY)
+    runtime.trim("mid.0", 2)
+    assert runtime.advance(ANYBODY) and runtime.position == 3
 
 
 def test_a_partition_that_is_closed_gives_all_back(tmp_path: Path) -> None:

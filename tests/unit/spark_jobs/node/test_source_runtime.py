@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Place, Range, Source, Tables
 from reprise.spark_jobs.errors import NotYetError, SinkError, SourceError, StepError
 from reprise.spark_jobs.node import runtime as runtime_module
@@ -185,6 +187,33 @@ def test_nothing_is_sent_that_was_not_read_yet_or_has_no_range_any_more(tmp_path
     assert sent(runtime) == []
     runtime.rewind("mid.0", 1)
     assert [batch for batch, _, _ in sent(runtime)] == [2, 3]
+
+
+def test_a_reader_over_a_feedback_edge_is_read_the_batch_of_the_checkpoint(tmp_path: Path) -> None:
+    """It is behind by that one; the state that the source begins with has followed it."""
+    partition = PARTITIONS["in.0"]
+    late = replace(partition, downstream=tuple(replace(down, feedback=True) for down in partition.downstream))
+    reading = Reading()
+    runtime = SourceRuntime(late, reading, 5, Budget(10**6, 0, tmp_path))
+    runtime.restore({"at": pa.table({"at": [5]})})
+    assert (runtime.forgotten, runtime.kept_since) == (4, 5)
+    assert runtime.rewind("mid.0", 5) and not runtime.rewind("mid.0", 4)
+    runtime.rewind("mid.0", 5)
+    runtime.ranges, runtime.horizon = {b: Range(10 * (b - 1), 10 * b) for b in (5, 6, 7, 8)}, 8
+    while runtime.advance(ANYBODY):
+        pass
+    assert [(batch, rows) for batch, _, rows in sent(runtime, applied=5)] == [
+        (5, 10),
+        (6, 10),
+        (7, 10),
+        (8, 10),
+    ]
+    assert (reading.followed, runtime.state) == ([6, 7, 8], 8)
+    runtime.forget(7)
+    assert runtime.ranges.keys() == {7, 8} and runtime.marks.keys() == {7, 8}
+    assert (runtime.forgotten, runtime.kept_since) == (6, 7)
+    covered = (Positions(7, {}), Positions(6, {}))
+    assert [runtime.lacks(c) for c in covered] == [0, 7]
 
 
 def test_spilled_rows_of_a_source_that_are_lost_are_read_again(tmp_path: Path) -> None:

@@ -24,7 +24,10 @@ SECTION = re.compile(r"^### (.*?)\n(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize(("module", "test"), [("busiest", "test_record"), ("silent", "test_silence")])
+@pytest.mark.parametrize(
+    ("module", "test"),
+    [("busiest", "test_record"), ("often", "test_often"), ("silent", "test_silence")],
+)
 def test_the_operators_of_the_guide_pass_their_tests(
     module: str, test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,6 +220,7 @@ def test_who_keeps_the_last_rows_holds_the_result_of_the_sql(
         assert expected
 
 
+@pytest.mark.long
 @shapes
 def test_the_winner_of_an_auction_is_one_of_the_highest_valid_bids(
     parallelism: int, hot: float, seed: int
@@ -239,6 +240,7 @@ def test_the_winner_of_an_auction_is_one_of_the_highest_valid_bids(
         assert winners.total() > 20
 
 
+@pytest.mark.long
 @shapes
 @pytest.mark.parametrize("query", CLOSED)
 def test_what_auctions_sold_for_counts_once_they_have_closed(
@@ -263,6 +265,7 @@ def test_sessions_end_where_a_bidder_pauses(parallelism: int, hot: float, seed: 
     assert counted(without_batch(found)) == counted(found.sql(SESSIONS.format(gap=700_000)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", ["q8", "q12"])
 def test_a_first_window_that_is_shorter_moves_the_others(query: str) -> None:
     operator = "join" if query == "q8" else "count"

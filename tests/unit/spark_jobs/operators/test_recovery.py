@@ -13,6 +13,7 @@ from reprise.spark_jobs import operators as lib
 from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.operators.testing import check_recovery, inbox
 from tests.support.examples import examples
+from tests.support.own_state import Own
 
 SCHEMA = pa.schema({"time": pa.int64(), "key": pa.string(), "zone": pa.int64(), "value": pa.float64()})
 SECOND = 1_000_000
@@ -30,6 +31,7 @@ batch = st.tuples(st.lists(row, max_size=6), st.lists(row, max_size=4), st.integ
 stream = st.lists(batch, min_size=1, max_size=6)
 
 OPERATORS: dict[str, Callable[[], Operator]] = {
+    "own": lambda: Own({"key": pa.string(), "zone": pa.int64()}, "value"),
     "tumbling": lambda: lib.TumblingWindow(
         size="2s", keys=["key", "zone"], aggregate={"n": "count()", "m": "mean(value)", "s": "sum(value)"}
     ),

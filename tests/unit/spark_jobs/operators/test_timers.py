@@ -137,3 +137,13 @@ def test_durations_are_read_as_in_resources() -> None:
         duration_us("soon", "after")
     with pytest.raises(SpecError, match="after: '0s' is too short"):
         duration_us("0s", "after")
+
+
+def test_keys_of_frozen_timers_are_columns_for_rescaling() -> None:
+    timers = Timers()
+    timers.set(("a", 1), 5)
+    timers.set(("b", None), 6)
+    found = Timers.keys_of(timers.freeze()(), ("name", "zone"))
+    assert found.to_pydict() == {"name": ["a", "b"], "zone": [1, None]}
+    with pytest.raises(ValueError, match="does not have 1 parts, for name"):
+        Timers.keys_of(timers.freeze()(), ("name",))

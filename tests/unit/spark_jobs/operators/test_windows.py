@@ -44,8 +44,8 @@ def test_a_tumbling_window_is_emitted_once_when_the_watermark_passes_its_end() -
     assert outputs[0] is None and outputs[2] is None
     names = ("window_start", "window_end", "time", "key", "n", "mean")
     assert rows_of(outputs[1], *names) == [
-        (0, 2 * S, 2 * S - 1, "b", 2, 2.5),
         (0, 2 * S, 2 * S - 1, "a", 1, 2.0),
+        (0, 2 * S, 2 * S - 1, "b", 2, 2.5),
     ]
     assert rows_of(outputs[3], *names) == [(2 * S, 4 * S, 4 * S - 1, "a", 1, 9.0)]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import DamagedError, StoreError
+from reprise.spark_jobs.state.driver_records import DriverRecords, newest_written, record_epochs, record_name
 from reprise.spark_jobs.state.epochs import claim_epoch, recorded
 from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.revision import Revisions
@@ -99,6 +103,19 @@ def test_what_a_driver_has_seen_counts_though_a_listing_lacks_it(
     assert recorded(Files(location)) == (2, {3: 0, 7: 1})
 
 
+@pytest.mark.parametrize(("folder", "read"), [("clock", clock), ("revisions", revision), ("skipped", skips)])
+def test_a_record_that_is_listed_and_not_there_is_not_none_at_all(
+    location: str, monkeypatch: pytest.MonkeyPatch, folder: str, read: Callable[[str], Any]
+) -> None:
+    """Any code would be the first then, the stream would begin now, and rows that nobody has heard would be made again."""
+    real = Files.read
+    monkeypatch.setattr(
+        Files, "read", lambda self, name: None if name.startswith(f"{folder}/") else real(self, name)
+    )
+    with pytest.raises(StoreError, match=rf"cannot read {folder}/0000000\d\.json in .*: it was listed"):
+        read(location)
+
+
 def test_a_revision_that_is_listed_and_not_there_is_not_none_at_all(
     location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +125,42 @@ def test_a_revision_that_is_listed_and_not_there_is_not_none_at_all(
         Files, "read", lambda self, name: None if name.startswith("revisions/") else real(self, name)
     )
     fence = claim_epoch(location, lambda least: least)
-    with pytest.raises(StoreError, match=r"cannot read revisions/00000001\.json: it was listed"):
+    with pytest.raises(StoreError, match=r"cannot read revisions/00000001\.json in .*: it was listed"):
         Revisions(location, "other", fence).begin(3, 9, False, tuple)
     assert Files(location).names("revisions") == ["00000001.json"]
+
+
+@given(
+    written=st.sets(st.integers(1, 9)), hidden=st.sets(st.integers(1, 9)), claimed=st.sets(st.integers(1, 9))
+)
+def test_a_record_that_a_listing_lacks_counts_if_its_driver_has_claimed_the_location(
+    written: set[int], hidden: set[int], claimed: set[int]
+) -> None:
+    claimed |= written  # nobody writes before it has claimed
+    listed = max(written - hidden, default=None)
+    assert newest_written(written.__contains__, listed, claimed) == max(written, default=None)
+
+
+def test_the_record_of_the_newest_driver_counts_and_earlier_ones_can_be_forgotten(tmp_path: Path) -> None:
+    files = Files(str(tmp_path))
+    records = DriverRecords(files, "clock")
+    assert records.newest(bytes.decode) is None
+    files.create("former.json", b"former")
+    assert records.newest(bytes.decode, "former.json") == "former"
+    for epoch in (9, 10, 2):
+        records.write(epoch, str(epoch).encode())
+    files.create("clock/notes.json", b"of somebody else")
+    assert records.newest(bytes.decode, "former.json") == "10"
+    records.write(10, b"again")
+    assert records.newest(bytes.decode) == "again"
+    records.forget_before(10)
+    assert record_epochs(files, "clock") == [10]
+    assert (tmp_path / record_name("clock", 10)).exists()
+    assert (tmp_path / "clock" / "notes.json").exists()
+
+
+def test_bytes_that_are_refused_twice_are_damaged(tmp_path: Path) -> None:
+    records = DriverRecords(Files(str(tmp_path)), "clock")
+    records.write(1, b"{")
+    with pytest.raises(DamagedError, match=r"clock/00000001.json in .* is damaged"):
+        records.newest(json.loads)

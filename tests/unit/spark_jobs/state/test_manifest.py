@@ -4,13 +4,14 @@ other's damaged without saying so."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.algorithms.recovery_line import Edge, World, line
+from reprise.algorithms.recovery_line import Edge, Heard, World, line
 from reprise.spark_jobs.errors import CheckpointError, DamagedError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.manifest import Manifest
@@ -84,6 +85,13 @@ def test_any_other_line_has_no_files_for_an_earlier_version_to_misread() -> None
     }  # fmt: skip
 
 
+def test_a_line_says_where_its_numbers_begin_only_where_messages_are_counted() -> None:
+    counted = Snapshot("count.0", 400, FILE, Kind.ARRIVAL, 440, 441, 9, inputs={"map.0": Heard(430, 431)})
+    line = Manifest(400, {"count.0": counted}, {}, numbered_from=360)
+    assert Manifest.from_json(json.loads(json.dumps(line.to_json()))).numbered_from == 360
+    assert "numbered_from" not in replace(line, numbered_from=0).to_json()
+
+
 SNAPSHOTS = st.builds(
     Snapshot,
     partition=st.just("p"),
@@ -94,6 +102,9 @@ SNAPSHOTS = st.builds(
     first=st.integers(1, 100),
     number=st.integers(0, 9),
     channels=st.dictionaries(st.sampled_from(["a", "b"]), st.integers(1, 99)),
+    inputs=st.dictionaries(
+        st.sampled_from(["a", "b"]), st.builds(Heard, st.integers(0, 99), st.integers(0, 99))
+    ),
 )
 
 
@@ -122,14 +133,22 @@ def test_an_earlier_version_refuses_a_state_that_is_stored_slot_by_slot() -> Non
     assert Manifest.from_json(written) == manifest
 
 
+def test_an_earlier_version_refuses_a_state_of_another_version() -> None:
+    """It would hand it to a class that does not read it."""
+    manifest = Manifest.of_round(400, {"count.0": replace(FILE, state_version=2)}, {})
+    written = json.loads(json.dumps(manifest.to_json()))
+    assert written["version"] == 7
+    assert Manifest.from_json(written) == manifest
+
+
 def test_a_manifest_of_a_later_version_is_not_called_damaged(tmp_path: Path) -> None:
     """A driver that goes back to an older image must not take an older checkpoint in silence."""
     store = CheckpointStore(str(tmp_path))
     store.complete(Manifest.of_round(400, {}, {}))
     (path,) = tmp_path.glob("cp-00000400/*.json")
-    path.write_text(json.dumps({"version": 7, "position": 400, "pieces": {}}))
+    path.write_text(json.dumps({"version": 8, "position": 400, "pieces": {}}))
     with pytest.raises(
-        CheckpointError, match=r"version 7; .* up to 6: it was written by a newer version"
+        CheckpointError, match=r"version 8; .* up to 7: it was written by a newer version"
     ) as raised:
         store.manifest(400)
     assert not isinstance(raised.value, DamagedError)

@@ -9,9 +9,9 @@ import pytest
 
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
+from reprise.spark_jobs.state.mirrors import take_over
 from reprise.spark_jobs.state.release import SET_S, Release
 from reprise.spark_jobs.state.revision import RevisionError, Revisions
-from reprise.spark_jobs.state.standby import take_over
 from reprise.spark_jobs.storage.files import Files
 
 DAY = 86400.0

@@ -17,7 +17,7 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.manifest import Manifest
-from reprise.spark_jobs.state.standby import take_over
+from reprise.spark_jobs.state.mirrors import take_over
 from reprise.spark_jobs.storage.answers import trouble_behind
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import expand, load_text

@@ -8,6 +8,7 @@ from reprise.controller.topology_view import view_of
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.state.revision import revision_of
 from reprise.spark_jobs.topology import StreamTopology, load_text, make_operator, override
+from reprise.spark_jobs.topology.arrival import arrival_fits
 from reprise.spark_jobs.topology.check import check
 from reprise.spark_jobs.topology.guarantees import guarantees
 from reprise.spark_jobs.topology.promise import Guarantee
@@ -17,6 +18,7 @@ ARRIVAL = {"batch.order": "arrival"}
 AS_BEFORE = "95edfcbfbf6e"
 """The revision of `DIAMOND` before there were orders."""
 SAID = "is not tried with `batch.order: arrival`"
+CYCLE = [{"from": "parse", "by": ["tag"]}, {"from": "top", "by": ["tag"], "feedback": True}]
 
 
 def resource_of(**changes: object) -> StreamTopology:
@@ -28,8 +30,26 @@ def resource_of(**changes: object) -> StreamTopology:
     [
         (
             {"checkpoint.protocol": "uncoordinated", "checkpoint.log": "memory"},
-            "spec.checkpoint.protocol",
-            f"'uncoordinated' {SAID}",
+            "spec.checkpoint.log",
+            f"'memory' {SAID}; `protocol: uncoordinated` needs `log: checkpointed`",
+        ),
+        (
+            {
+                "checkpoint.protocol": "uncoordinated",
+                "checkpoint.log": "checkpointed",
+                "upgrade": "replay",
+            },
+            "spec.upgrade",
+            f"'replay' {SAID} and `protocol: uncoordinated`",
+        ),
+        (
+            {
+                "checkpoint.protocol": "uncoordinated",
+                "checkpoint.log": "checkpointed",
+                "recovery.scope": "partition",
+            },
+            "spec.recovery.scope",
+            "everything goes back, as a replay may differ",
         ),
         (
             {"checkpoint.protocol": "communication-induced", "checkpoint.log": "checkpointed"},
@@ -59,17 +79,17 @@ def resource_of(**changes: object) -> StreamTopology:
         (
             {"operators[parse].availability": "upstream-backup"},
             "spec.operators[parse].availability",
-            f"'upstream-backup' {SAID}",
+            "'upstream-backup' has no effect with `batch.order: arrival`",
         ),
         (
             {"operators[count].availability": "active-standby"},
             "spec.operators[count].availability",
-            f"'active-standby' {SAID}",
+            "'active-standby' has no effect with `batch.order: arrival`",
         ),
         (
             {"operators[count].availability": "passive-standby"},
             "spec.operators[count].availability",
-            f"'passive-standby' {SAID}",
+            "'passive-standby' has no effect with `batch.order: arrival`",
         ),
         (
             {
@@ -85,13 +105,12 @@ def resource_of(**changes: object) -> StreamTopology:
         ),
         (
             {
-                "operators[count].inputs": [
-                    {"from": "parse", "by": ["tag"]},
-                    {"from": "top", "by": ["tag"], "feedback": True},
-                ]
+                "operators[count].inputs": CYCLE,
+                "checkpoint.protocol": "uncoordinated",
+                "checkpoint.log": "checkpointed",
             },
             "spec.operators[count].inputs[1].feedback",
-            f"a cycle {SAID}",
+            f"a cycle {SAID} and `protocol: uncoordinated`",
         ),
         ({"batch.order": "random"}, "spec.batch.order", "'aligned' or 'arrival'"),
     ],
@@ -106,9 +125,14 @@ def test_what_is_not_tried_is_refused(changes: dict[str, object], field: str, re
         check(resource_of(**{**changes, "batch.order": "aligned"}))
 
 
+OWN_CLOCKS = {"checkpoint.protocol": "uncoordinated", "checkpoint.log": "checkpointed"}
+
+
 @pytest.mark.parametrize("scope", ["auto", "global"])
-def test_what_follows_from_it(scope: str) -> None:
-    aligned, arrival = resource_of(), resource_of(**ARRIVAL, **{"recovery.scope": scope})
+@pytest.mark.parametrize("checkpoint", [{}, OWN_CLOCKS], ids=["rounds", "own clocks"])
+def test_what_follows_from_it(scope: str, checkpoint: dict[str, object]) -> None:
+    aligned = resource_of(**checkpoint)
+    arrival = resource_of(**checkpoint, **ARRIVAL, **{"recovery.scope": scope})
     assert aligned.batch_order == "aligned" and not aligned.arrival and arrival.arrival
     assert check(arrival) == check(aligned)
     assert view_of(aligned).deterministic and not view_of(arrival).deterministic
@@ -117,8 +141,34 @@ def test_what_follows_from_it(scope: str) -> None:
     assert {p.guarantee for p in guarantees(arrival, operators).values()} == {Guarantee.PRECISE_BY_CHECKPOINT}
 
 
+@pytest.mark.parametrize("source", ["top", "tweets"])
+def test_feedback_edges_are_taken_with_rounds(source: str) -> None:
+    inputs = [CYCLE[0], {**CYCLE[1], "from": source}]
+    feedback = {"operators[count].inputs": inputs}
+    assert check(resource_of(**ARRIVAL, **feedback)) == check(resource_of(**feedback))
+
+
 def test_a_revision_says_the_order_and_that_of_aligned_topologies_stays() -> None:
     """Streams that run were begun by drivers that knew of no order."""
     aligned = resource_of()
     assert revision_of(aligned) == AS_BEFORE
     assert revision_of(override(aligned, ARRIVAL)) != AS_BEFORE
+
+
+def unchecked(**changes: object) -> StreamTopology:
+    return override(load_text(DIAMOND), changes)
+
+
+def test_in_the_order_of_batches_everything_goes_and_else_every_mistake_is_told_at_once() -> None:
+    changes: dict[str, object] = {
+        "checkpoint.state": "paged",
+        "spark.exchange": "continuous",
+        "recovery.scope": "partition",
+        "recovery.strategy": "blocking",
+        "operators[count].availability": "active-standby",
+    }
+    assert list(arrival_fits(unchecked(**changes))) == []
+    assert [error.field for error in arrival_fits(unchecked(**changes, **ARRIVAL))] == [
+        "spec.checkpoint.state", "spec.spark.exchange", "spec.recovery.scope", "spec.recovery.strategy",
+        "spec.operators[count].availability",
+    ]  # fmt: skip

@@ -33,6 +33,7 @@ def test_an_example_runs_and_every_query_gives_rows(path: Path) -> None:
     assert set(topology.queries) <= seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_an_example_runs_twice_alike(path: Path) -> None:
     resource = load_topology(path)
@@ -42,6 +43,7 @@ def test_an_example_runs_twice_alike(path: Path) -> None:
             assert rows == second[pid] if rows is None else rows.equals(second[pid])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_the_nodes_of_an_example_can_host_it_but_few_survivors_only_a_part(path: Path) -> None:
     resource = load_topology(path)
@@ -92,6 +94,7 @@ def test_a_picture_of_another_kind_is_refused(tmp_path: Path) -> None:
         draw(expand(load_topology(EXAMPLES / "minimal.yaml")), tmp_path / "graph.gif")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_boxes_of_a_layer_do_not_overlap(path: Path) -> None:
     boxes = sorted(place(expand(load_topology(path))).boxes.values(), key=lambda b: (b.layer, b.y))

@@ -8,7 +8,8 @@ import pytest
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.state.revision import revision_of
-from reprise.spark_jobs.topology import StreamTopology, from_json, load_text
+from reprise.spark_jobs.topology import StreamTopology, from_json, load_text, override
+from reprise.spark_jobs.topology.adoption import MOST_GRACE_S, grace_fits
 from reprise.spark_jobs.topology.check import check
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
@@ -95,3 +96,27 @@ def test_a_topology_without_it_is_read_by_drivers_of_before(grace: str | None) -
 def test_a_grace_is_in_the_document() -> None:
     resource = resource_of(**GRACE)
     assert from_json(resource.document).recovery.driver_grace_s == 60.0
+
+
+def unchecked(**changes: object) -> StreamTopology:
+    return override(load_text(DIAMOND), changes)
+
+
+def test_without_a_grace_everything_goes_and_with_it_every_mistake_is_told_at_once() -> None:
+    changes = {
+        "checkpoint.protocol": "uncoordinated",
+        "checkpoint.log": "memory",
+        "spark.exchange": "continuous",
+        "operators[count].deterministic": False,
+    }
+    assert list(grace_fits(unchecked(**changes, **{"recovery.driverGrace": "0s"}))) == []
+    wrong = list(grace_fits(unchecked(**changes, **{"recovery.driverGrace": f"{MOST_GRACE_S + 1:g}s"})))
+    assert [error.field for error in wrong] == [
+        "spec.recovery.driverGrace",
+        "spec.checkpoint.protocol",
+        "spec.spark.exchange",
+        "spec.operators[count].deterministic",
+    ]
+    assert list(grace_fits(unchecked(**{"recovery.driverGrace": f"{MOST_GRACE_S:g}s"}))) == [], (
+        "at most, and no more"
+    )

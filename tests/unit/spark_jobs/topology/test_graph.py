@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,52 @@ def test_feedback_does_not_order_but_belongs_to_the_query() -> None:
         ("s.0", False),
         ("b.0", True),
     ]
+
+
+def test_what_is_in_a_cycle_with_its_reader() -> None:
+    """Also over edges that are no feedback, and not where a feedback edge only delays."""
+    t = topology(
+        source(),
+        operator("a", "s", {"from": "c", "feedback": True}, {"from": "a", "feedback": True}),
+        operator("b", "a"),
+        operator("c", "b", "s", {"from": "b2", "feedback": True}),
+        operator("b2", "b"),
+        operator("out", "c", {"from": "a", "feedback": True}, output={}),
+        operator("alone", "out", {"from": "alone", "feedback": True}, output={}),
+    )
+    cyclic = {(u.partition, p.id) for p in t.partitions.values() for u in p.upstream if u.cyclic}
+    assert cyclic == {
+        ("c.0", "a.0"), ("a.0", "a.0"), ("a.0", "b.0"), ("b.0", "c.0"), ("b2.0", "c.0"), ("b.0", "b2.0"),
+        ("alone.0", "alone.0"),
+    }  # fmt: skip
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 6), max_size=3), min_size=7, max_size=7),
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=5),
+)
+@examples(100)
+def test_cycles_are_the_strongly_connected_components(
+    forward: list[set[int]], back: list[tuple[int, int]]
+) -> None:
+    """`forward`: which earlier operators each one reads; `back`: (source, reader) of feedback edges."""
+    edges = {(u, v) for v, read in enumerate(forward) for u in read if u < v}
+    loops = {(u, v) for u, v in back} - edges
+    items: list[dict[str, Any]] = [source()]
+    for v in range(7):
+        inputs: list[Any] = ["s", *(f"o{u}" for u in range(7) if (u, v) in edges)]
+        inputs += [{"from": f"o{u}", "feedback": True} for u in range(7) if (u, v) in loops]
+        items.append(operator(f"o{v}", *inputs, **({"output": {}} if v == 6 else {})))
+    graph = nx.DiGraph([*edges, *loops])
+    number = {v: i for i, found in enumerate(nx.strongly_connected_components(graph)) for v in found}
+    cyclic = {(u, v) for u, v in (edges | loops) if number[u] == number[v]}
+    found = {
+        (int(u.partition[1]), int(p.id[1]))
+        for p in expand(from_object(document(*items))).partitions.values()
+        for u in p.upstream
+        if u.cyclic
+    }
+    assert found == cyclic
 
 
 def test_odd_graphs_warn() -> None:

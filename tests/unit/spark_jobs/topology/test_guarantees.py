@@ -117,6 +117,9 @@ def test_the_order_of_arrival_limits_all_outputs_alike() -> None:
         ({"recovery": {"scope": "global"}}, "with `recovery.scope: global` everything goes back"),
         ({"recovery": {"strategy": "blocking"}}, "with `recovery.strategy: blocking` everything goes back"),
         ({"recovery": {"strategy": "operator-centric"}}, "with `recovery.strategy: operator-centric`"),
+        ({"recovery": {"strategy": "best-case"}}, "not tried with `recovery.strategy: best-case`"),
+        ({"recovery": {"mode": "recommend"}}, "what waits for a plan would wait for a person"),
+        ({"recovery": {"scope": "ancestors"}}, "not built for `recovery.scope: ancestors`"),
         (
             {"checkpoint": {"protocol": "uncoordinated", "log": "memory"}},
             "not built for `checkpoint.protocol: uncoordinated`",
@@ -158,7 +161,10 @@ def test_before_a_cycle_it_is_refused() -> None:
             of("b", "a", "RunningAggregate", **{"with": {"keys": [], "aggregate": {"n": "count()"}}}),
             "operator 'b'",
         ),
-        (operator("b", "a", **{"class": "tests.support.coin:Toss"}), "operator 'b' is arbitrary"),
+        (
+            operator("b", "a", deterministic=False, **{"class": "tests.support.coin:Toss"}),
+            "operator 'b' is arbitrary",
+        ),
     ],
 )
 def test_behind_it_are_only_operators_that_forget(reader: dict[str, Any], reason: str) -> None:

@@ -277,6 +277,14 @@ def edited(*pairs: tuple[str, str]) -> str:
             [("from: parser", "from: parsr"), ("{rate: 100}", "{rat: 100}"), ("operators:FlatMap", "operators:FlatMop")],
             ["spec.sources[tweets].with.rat", "spec.operators[parser].class", f"{COUNT}.inputs[0].from"],
         ),
+        (  # names and classes beside what is wrong with the shape, as the page of the command line shows it
+            [("parallelism: 3", "paralelism: 3"), ("from: parser", "from: parsr"), ("{rate: 100}", "{rate: fast}")],
+            ["spec.sources[tweets].with.rate", f"{COUNT}.paralelism", f"{COUNT}.inputs[0].from"],
+        ),
+        (  # the same with a value that is wrong, and a sink
+            [("500ms", "5"), ("operators:FlatMap", "operators:FlatMop"), ("{priority: 3,", "{sink: {class: 'a:B'},")],
+            ["spec.batch.interval", "spec.operators[parser].class", f"{COUNT}.output.sink.class"],
+        ),
         (  # classes and columns
             [("explode: [hashtags]", "explode: [tags]"), ("{keys: [hashtags]}", "{keys: 5}")],
             ["spec.operators[parser].with.explode", f"{COUNT}.with.keys"],
@@ -291,13 +299,35 @@ def edited(*pairs: tuple[str, str]) -> str:
         ),
         ([("  checkpoint:", "  paused: true\n  paused: true\n  batch: {}\n  checkpoint:")], ["spec.paused", "spec.batch"]),
     ],
-    ids=["shape", "graph and classes", "classes and columns", "one rule", "parameters", "keys given twice"],
+    ids=["shape", "graph and classes", "names beside shape", "classes beside shape", "classes and columns", "one rule",
+         "parameters", "keys given twice"],
 )  # fmt: skip
 def test_every_mistake_is_told_at_once(pairs: list[tuple[str, str]], fields: list[str]) -> None:
     pairs = [(old, new.replace(", colour", "\n      colour")) for old, new in pairs]
     found = all_mistakes(edited(*pairs))
     assert [mistake.partition(": ")[0] for mistake in found] == fields
     assert all("(t.yaml, line " in mistake for mistake in found)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "fields"),
+    [
+        ([("name: parser", "nam: parser")], ["spec.operators[0].nam"]),  # it may be the one that is read
+        (
+            [("name: parser", "name: count"), ("500ms", "5")],
+            ["spec.batch.interval"],
+        ),  # which of the two is meant
+        ([("{keys: [hashtags]}", "5"), ("500ms", "5")], ["spec.batch.interval", f"{COUNT}.with"]),
+        ([("with: {keys: [hashtags]}", "wiht: {keys: [hashtags]}")], [f"{COUNT}.wiht"]),
+        ([("class: reprise.spark_jobs.operators:KeyedCount", "class: KeyedCount")], [f"{COUNT}.class"]),
+        ([('"1": 7', '"5": 7'), ("parallelism: 3", "parallelism: many")], [f"{COUNT}.parallelism"]),
+    ],
+    ids=["a name", "two of one name", "parameters", "their name", "a class", "partitions"],
+)
+def test_what_only_follows_from_a_wrong_shape_is_not_told(
+    pairs: list[tuple[str, str]], fields: list[str]
+) -> None:
+    assert [mistake.partition(": ")[0] for mistake in all_mistakes(edited(*pairs))] == fields
 
 
 def test_mistakes_are_in_the_order_of_the_file_and_those_of_options_last() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.topology import from_json, load_topology
+from reprise.spark_jobs.topology.locations import out_of_reach
 
 BODY = json.loads(load_topology("examples/minimal.yaml").document)
 FIELDS = ["checkpoint.location", "checkpoint.standby", "sink.location"]
@@ -53,3 +54,19 @@ def test_credentials_in_a_location_are_refused_and_not_repeated(field: str, loca
 )
 def test_other_locations_are_taken(field: str, location: str) -> None:
     assert location in from_json(with_location(field, location)).document
+
+
+def test_each_location_that_cannot_be_used_from_here_is_named() -> None:
+    def wrong(field: str, location: str) -> list[tuple[str, str]]:
+        return [
+            (error.field, error.reason) for error in out_of_reach(from_json(with_location(field, location)))
+        ]
+
+    ((field, reason),) = wrong("checkpoint.standby", "nobody-knows-this://x")
+    assert field == "spec.checkpoint.standby[0]"
+    assert reason == "no package that is installed here knows URLs that begin with nobody-knows-this://"
+    ((field, reason),) = wrong("checkpoint.location", "simplecache::file:///x")
+    assert field == "spec.checkpoint.location" and "answers with copies of files that were replaced" in reason
+    for field in FIELDS:
+        assert wrong(field, "/data/x") == []
+        assert wrong(field, "file:///data/x") == []

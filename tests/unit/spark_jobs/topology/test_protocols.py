@@ -123,6 +123,7 @@ def resource_of(**changes: object) -> StreamTopology:
             "a replay has to give equal rows",
         ),
         ({"checkpoint.state": "asynchronous"}, "spec.checkpoint.state", "'arrays' or 'paged'"),
+        ({"checkpoint.stateMemory": "1Gi"}, "spec.checkpoint.stateMemory", "needs `state: paged`"),
         ({**LOGGED, "checkpoint.jitter": 91}, "spec.checkpoint.jitter", "less than or equal to 90"),
     ],
 )

@@ -30,6 +30,18 @@ def test_copies_of_states_leave_a_pod_s_disk_to_what_was_there_before(
     assert found.kubernetes.executor_storage_bytes == int(storage[:-2]) << 30
 
 
+@pytest.mark.parametrize(("disk", "more"), [({}, 8 << 30), ({"stateDisk": "1Gi"}, 1 << 30)])
+def test_pods_ask_for_what_states_may_take(disk: dict[str, str], more: int) -> None:
+    limited = {"checkpoint": {"state": "paged", "stateMemory": "2Gi", **disk}}
+    found = from_object({**MINIMAL, "spec": {**MINIMAL["spec"], **limited}})
+    plain = from_object(MINIMAL)
+    assert (found.checkpoint.state_memory_bytes, found.checkpoint.state_disk_bytes) == (2 << 30, more)
+    assert (plain.checkpoint.state_memory_bytes, plain.checkpoint.state_disk_bytes) == (0, 0)
+    assert found.kubernetes.executor_memory_bytes - plain.kubernetes.executor_memory_bytes == 2 << 30
+    assert found.kubernetes.executor_storage_bytes - plain.kubernetes.executor_storage_bytes == more
+    assert "stateMemory" not in plain.document
+
+
 def test_defaults_are_those_of_the_design() -> None:
     r = from_object(MINIMAL)
     assert (r.namespace, r.batch_interval_s, r.paused) == ("default", 0.5, False)
@@ -91,7 +103,9 @@ def test_overrides_are_checked_like_the_rest() -> None:
 
 
 def _models(model: type[Closed]) -> list[type[Closed]]:
-    return [model, *(m for sub in model.__subclasses__() for m in _models(sub))]
+    """With those below it, but for what tests define."""
+    own = [sub for sub in model.__subclasses__() if sub.__module__.startswith("reprise.")]
+    return [model, *(m for sub in own for m in _models(sub))]
 
 
 def test_the_schema_is_closed_and_describes_every_field() -> None:

@@ -72,7 +72,7 @@ BAD = [
     ({"on": "lunch", "add": 1}, "[1].on", "incident, plan"),
     ({"at": "1s", "add": 1, "name": "first"}, "[1].name", "no fault before"),
     ({"at": "1s", "add": 1, "name": "7"}, "[1].name", "no fault before"),
-    ({"at": "1s", "trace": "nowhere.csv"}, "", "cannot be read"),
+    ({"at": "1s", "trace": "nowhere.csv"}, "[1].trace", "cannot be read"),
     ({"at": "1s", "trace": "x", "speedup": 0}, "[1].speedup", "more than 0"),
     ("kill n1", "[1]", "must be a mapping"),
 ]
@@ -85,6 +85,24 @@ def test_a_wrong_entry_is_one_error_with_index_and_field(item: Any, field: str, 
     assert caught.value.field == field
     assert reason in caught.value.reason
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("item", "fields"),
+    [
+        (
+            {"at": "soon", "kill": [], "for": "1s", "name": "7", "dely": "1s"},
+            ["[0].dely", "[0].for", "[0].name", "[0].at", "[0].kill"],
+        ),
+        ({"at": "soon", "kil": ["n1"], "nmae": "x"}, ["[0].kil", "[0].nmae", "[0].at"]),
+        ({"name": "7"}, ["[0]", "[0]", "[0].name"]),
+        ({"on": "lunch", "crash": "spark", "speedup": 2}, ["[0].speedup", "[0].on", "[0].crash"]),
+    ],
+)
+def test_all_mistakes_of_an_entry_are_told_and_none_that_only_follows(item: Any, fields: list[str]) -> None:
+    with pytest.raises(FaultFileError) as caught:
+        parse_faults([item], "F.yaml", 4)
+    assert [mistake.field for mistake in caught.value.all] == fields
 
 
 @pytest.mark.parametrize(
@@ -206,13 +224,15 @@ def test_every_mistake_of_a_file_is_told_at_once_with_its_line(tmp_path: Path) -
     with pytest.raises(FaultFileError) as caught:
         load_faults(path, 3)
     found = caught.value.all
-    assert [(e.field, e.reason.rpartition("line ")[2]) for e in found if e.file == str(path)] == [
+    assert [(e.field, e.reason.rpartition("line ")[2]) for e in found] == [
         ("[0].kil", "1)"),
         ("[2].at", "3)"),
+        ("[3].trace", "4)"),
         ("[4]", "5)"),
         ("[5].crash", "6)"),
     ]
-    assert [e.file for e in found if e.file != str(path)] == [str(tmp_path / "none.csv")]
+    assert {e.file for e in found} == {str(path)}
+    assert f"{tmp_path / 'none.csv'}: cannot be read: No such file or directory (line 4)" in found[2].reason
     assert str(caught.value).endswith("(and 4 more)")
 
 
@@ -222,6 +242,30 @@ def test_nodes_that_are_not_there_are_told_all_at_once(tmp_path: Path) -> None:
     with pytest.raises(FaultFileError) as caught:
         load_faults(path, 3)
     assert [e.field for e in caught.value.all] == ["[0].kill", "[1].kill"]
+
+
+def test_nodes_and_partitions_are_looked_at_beside_other_mistakes(tmp_path: Path) -> None:
+    """Whoever mends a file by what is told needs no second call: what an entry does is known where its moment is not."""
+    path = tmp_path / "F.yaml"
+    path.write_text(
+        "- {at: soon, kill: [n9]}\n"
+        "- {at: 5s, add: 2, colour: red}\n"  # adds two, whatever its colour
+        "- {at: 6s, kill: [n5, n6], dely: 1s}\n"
+        "- {freeze: ['@parsr']}\n"
+    )
+    with pytest.raises(FaultFileError) as caught:
+        load_faults(path, 3, PAIR)
+    found = [(e.field, e.reason.rpartition(" (line ")[0]) for e in caught.value.all]
+    assert [field for field, _ in found] == [
+        "[0].at",
+        "[0].kill",
+        "[1].colour",
+        "[2].dely",
+        "[2].kill",
+        "[3]",
+        "[3].freeze",
+    ]
+    assert found[4][1].startswith("there is no node 'n6': the run starts with n1 to n3, and up to n5 with")
 
 
 def test_nodes_are_not_missed_where_a_fault_that_may_add_them_is_wrong(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from reprise.controller.local.report.write import write_report
 from reprise.controller.local.run.config import Outcome, RunResult
 from reprise.controller.status.timeline import incident_entry
 from reprise.scheduler import Event, Incident, Kind, LostNode, Phase, PlanRecord, QueryTimeline
+from reprise.scheduler.incident import Trigger
 from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 
 MINIMAL = Path(__file__).parents[5] / "examples" / "minimal.yaml"
@@ -52,10 +53,10 @@ INCIDENT = Incident(
     "inc-1", Kind.CORRELATED, Phase.CLOSED, 1022.0, 10, 2, 3, 1023.0,
     lost=(LostNode("n3#1", 1021.9),), plans=("inc-1-p1",), costs={"count.0": 40},
     queries={"count.0": QueryTimeline(1022.0, 1028.0, 1030.0)},
-    events=(Event(1022.0, "opened", "1 node"), Event(1023.0, "plan", "twice told")), closed_at=1035.0,
+    events=(Event.of(1022.0, "opened", "1 node"), Event.of(1023.0, "plan", "twice told")), closed_at=1035.0,
 )  # fmt: skip
 PLAN = PlanRecord(
-    "inc-1-p1", "inc-1", 1023.0, "first", True, 10, 2, {"n1#1": 80}, (),
+    "inc-1-p1", "inc-1", 1023.0, Trigger.FIRST, True, 10, 2, {"n1#1": 80}, (),
     {"queries": ["count.0"], "value": 5, "bound": 5, "optimal": True, "algorithm": "ilp"}, {"count.0": "n1#1"}, 0.01, {},
 )  # fmt: skip
 
@@ -75,7 +76,7 @@ def report(out: Path, resource: StreamTopology) -> dict[str, Any]:
         {"time": 1027.0, "action": "arrived", "nodes": ["n4"], "took": 3.0},
     ]
     record = new_record(resource) | {"zero": 1000.0, "outcome": "done", "ended": 1042.0, "actions": actions}
-    return write_report(layout, resource, record, [INCIDENT], [PLAN])
+    return write_report(layout, resource, record, [INCIDENT], [PLAN], {"pause_s": 0.5, "skipped": 2})
 
 
 def test_the_timeline_is_in_order_and_tells_each_thing_once(report: dict[str, Any]) -> None:
@@ -90,6 +91,10 @@ def test_the_timeline_is_in_order_and_tells_each_thing_once(report: dict[str, An
     assert report["timeline"][3]["detail"].endswith(
         "brings back count.0 (summed priority 5, the most that is possible)"
     )
+
+
+def test_what_checkpoints_have_cost_is_as_the_driver_has_told(report: dict[str, Any]) -> None:
+    assert report["checkpoints"] == {"pause_s": 0.5, "skipped": 2}
 
 
 def test_recovery_times_are_per_query(report: dict[str, Any]) -> None:
@@ -150,6 +155,7 @@ def test_runs_side_by_side(report: dict[str, Any], tmp_path: Path) -> None:
 def test_a_run_that_wrote_nothing_has_a_report_too(tmp_path: Path, resource: StreamTopology) -> None:
     layout = prepare(tmp_path / "out", resource, resume=False)
     report = write_report(layout, resource, new_record(resource) | {"outcome": "failed"}, [], [])
+    assert report["checkpoints"] is None
     assert report["timeline"] == []
     assert "series" not in report
     assert not layout.plot.with_suffix(".png").exists()
@@ -168,7 +174,9 @@ def test_a_folder_holds_one_run_unless_it_is_resumed(tmp_path: Path, resource: S
 def test_another_dataflow_cannot_resume(tmp_path: Path, resource: StreamTopology) -> None:
     prepare(tmp_path / "out", resource, resume=False)
     other = override(resource, {"sources[tweets].parallelism": 7})
-    with pytest.raises(OutDirError, match=r"graph of spec\.sources differs"):
+    with pytest.raises(
+        OutDirError, match=r"spec\.sources\[tweets\]\.parallelism was 1 and is 7\..*reprise savepoint NAME"
+    ):
         prepare(tmp_path / "out", other, resume=True)
     prepare(tmp_path / "out", override(resource, {"nodes.count": 7}), resume=True)
     # whether other code may go on depends on what was shown
@@ -188,7 +196,9 @@ def test_a_run_of_a_version_that_had_other_fields_can_be_resumed(
     prepare(tmp_path / "out", resource, resume=True)
     before["spec"]["operators"].pop()
     layout.topology.write_text(json.dumps(before))
-    with pytest.raises(OutDirError, match=r"graph of spec\.operators differs"):
+    with pytest.raises(
+        OutDirError, match=r"spec\.operators\[\w+\] was not there and is {.*reprise run --from-savepoint"
+    ):
         prepare(tmp_path / "out", resource, resume=True)
 
 

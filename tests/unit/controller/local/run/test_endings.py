@@ -85,6 +85,12 @@ def test_ctrl_c_ends_everything(running: tuple[subprocess.Popen[str], Path, byte
     assert processes.carrying(mark) == []
     assert _record(out)["outcome"] == "interrupted"
     assert (out / "incident.json").exists()
+    last = subprocess.run(
+        [*REPRISE, "status", "--out", str(out)], capture_output=True, text=True, check=False
+    )
+    assert last.returncode == 0, last.stderr
+    assert "the run has ended (interrupted)" in last.stderr
+    assert "count.0" in last.stdout
 
 
 def test_a_run_that_is_killed_leaves_no_process_and_a_resumed_one_writes_what_it_would_have(

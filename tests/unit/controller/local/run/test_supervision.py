@@ -6,19 +6,23 @@ import errno
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from reprise.controller.cli.target_ended import EndedTarget
 from reprise.controller.errors import UnknownNodeError
 from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.report import layout as files
 from reprise.controller.local.run import supervisor
 from reprise.controller.local.run.config import RunConfig
 from reprise.controller.local.run.inject import Injector, Roster
+from reprise.controller.zookeeper.errors import SessionError
 from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.settings_record import SettingsOnRecord
 from reprise.scheduler import Progress
-from reprise.spark_jobs.topology import load_topology, override
+from reprise.spark_jobs.topology import load_topology, override, to_json
 
 MINIMAL = load_topology(Path(__file__).parents[5] / "examples" / "minimal.yaml")
 FAULTS = parse_faults([{"at": 0, "kill": ["n1", "n2"]}, {"at": 1, "add": 1}], "F.yaml", 3)
@@ -222,3 +226,24 @@ def test_a_full_disk_ends_no_run_and_is_said_once_until_it_has_gone(
     full = True
     run.save()
     assert len(said) == 2
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_how_all_stood_at_the_end_is_kept_for_who_asks_later(tmp_path: Path, answers: bool) -> None:
+    def settings() -> SettingsOnRecord:
+        if not answers:
+            raise SessionError("away")
+        return SettingsOnRecord({"recovery.cpuCap": 61}, 0)
+
+    files.write_atomically(files.layout_of(tmp_path, MINIMAL).topology, to_json(MINIMAL))
+    run, said = begin(tmp_path)
+    run.seen = Observation(70.0, connected=True, progress=Progress("1", horizon=44))
+    run._keep_last(SimpleNamespace(settings=settings))  # type: ignore[arg-type]
+    with EndedTarget(tmp_path, "") as last:
+        assert last.document().batch == 44
+        assert last.resource().recovery.cpu_cap == (0.61 if answers else MINIMAL.recovery.cpu_cap)
+    assert said == []
+    (tmp_path / files.LAST).unlink()
+    (tmp_path / f".{files.LAST}.part").mkdir()  # nothing can be written there
+    run._keep_last(SimpleNamespace(settings=settings))  # type: ignore[arg-type]
+    assert said == ["problem: last.json is not written: Is a directory"]

@@ -11,6 +11,7 @@ from reprise.scheduler.steps import Decision, Outcome, RuleName
 
 DETECTED = Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, "")
 SETTLING = Decision(Outcome.WAIT, RuleName.SETTLING, "")
+AWAITED = Decision(Outcome.WAIT, RuleName.STANDBYS_AWAITED, "")
 PLANNED = Decision(Outcome.ACT, RuleName.PLAN_FIRST, "")
 
 
@@ -41,6 +42,7 @@ def test_with_many_it_is_on_until_all_have_their_plan(burst: BurstGate) -> None:
     for key in range(MANY + 2):
         burst.decided(f"u{key}", DETECTED)
         burst.decided(f"u{key}", SETTLING)
+        burst.decided(f"u{key}", AWAITED)
         burst.decided(f"u{key}", None)
     for key in range(MANY + 1):
         burst.decided(f"u{key}", PLANNED)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from reprise.controller.kubernetes.pods import KubernetesNode, PodView
 from reprise.controller.operator.loop.decider import Decider
+from reprise.controller.zookeeper.errors import SessionError
 
 
 def test_a_node_was_asked_for_when_its_pod_was_created_where_that_is_known() -> None:
@@ -33,3 +36,18 @@ def test_a_node_has_the_labels_of_its_machine_where_those_can_be_read() -> None:
     assert store.labels == {"x-1": {"zone": "a"}}
     decider.decide(pods, machines=None)
     assert store.labels == {}
+
+
+def test_settings_that_cannot_be_told_are_said_and_hold_up_no_decision() -> None:
+    decided: list[str] = []
+
+    def untold() -> None:
+        raise SessionError("commands/settings: refused")
+
+    records = SimpleNamespace(
+        connected=True, open=lambda: None, tell_settings=untold, hand_on=lambda _: decided.append("handed on"),
+        coordinator=SimpleNamespace(store=SimpleNamespace(), turn=lambda: decided.append("turn")),
+    )  # fmt: skip
+    with pytest.raises(SessionError, match="commands/settings"):
+        Decider(cast(Any, records), cast(Any, None)).decide({})
+    assert decided == ["turn", "handed on"]

@@ -171,13 +171,15 @@ def test_room_is_not_promised_where_more_than_labels_counts(
 
 def test_an_autoscaler_that_adds_a_machine_is_believed() -> None:
     word = Said("TriggeredScaleUp", "pod triggered scale-up: [{pool 1->3}]", NOW - 30)
-    assert told(pod("e1"), e1=word) == [(PROVISION_S + START_S - 30, "cluster-autoscaler adds a machine")]
+    assert told(pod("e1"), e1=word) == [
+        (PROVISION_S + START_S - 30, "cluster-autoscaler adds a Kubernetes node")
+    ]
 
 
 def test_an_autoscaler_that_adds_none_says_why() -> None:
     word = Said("NotTriggerScaleUp", "max node group size reached", NOW)
     assert told(pod("e1"), e1=word) == [
-        (None, "cluster-autoscaler adds no machine: max node group size reached")
+        (None, "cluster-autoscaler adds no Kubernetes node: max node group size reached")
     ]
 
 
@@ -228,7 +230,7 @@ def test_the_outlook_says_whether_waiting_helps() -> None:
     assert str(CapacityForecast(None)) == ""
     assert str(CapacityForecast(None, (later, soon))) == "2 nodes are expected, the first in about 12 s"
     assert str(CapacityForecast(0, (soon, stuck))) == (
-        "1 nodes are expected, the first in about 12 s; 1 executors have no machine: Unschedulable: taints"
+        "1 nodes are expected, the first in about 12 s; 1 executors have no Kubernetes node: Unschedulable: taints"
     )
 
 

@@ -117,8 +117,9 @@ def test_a_driver_that_does_not_start_says_what_it_needs() -> None:
     pod = driver_of(resource, phase="Pending", containerStatuses=[{"state": {"waiting": waiting}}])
     one.look(resource, pod, WELL, recovering=False)
     assert one.problem == (
-        'the driver\'s pod is Pending: CreateContainerConfigError: secret "topology-a" not found; on its machine it needs '
-        "the image reprise:1, the ConfigMap topology-code, the Secret topology-a, the Secret topology-b, the claim data"
+        'the driver\'s pod is Pending: CreateContainerConfigError: secret "topology-a" not found; on its Kubernetes node '
+        "it needs the image reprise:1, the ConfigMap topology-code, the Secret topology-a, the Secret topology-b, "
+        "the claim data"
     )
     one.look(resource, replace(pod, machine="", reason="Unschedulable: no room"), WELL, recovering=False)
     assert one.problem == "the driver's pod is Pending: Unschedulable: no room"
@@ -610,6 +611,10 @@ class Asked:
     def ask_to_drain(self, driver: str) -> None:
         self.drivers.append(driver)
 
+    @property
+    def started_with(self) -> StreamTopology | None:
+        return None if self.spec is None else from_json(self.spec.document)
+
     def former(self) -> Spec | None:
         return self.spec
 
@@ -747,3 +752,20 @@ def test_a_former_spec_that_is_to_be_replayed_or_makes_the_same_is_not_started_a
         made = api.objects[f"{PODS}/minimal-driver"]["metadata"]["annotations"]
         assert made[manifests.REVISION] == manifests.revision(wanted, SETTINGS)
         assert asked.spec == Spec(wanted.document, image_of(api))
+
+
+def test_a_driver_follows_settings_in_place_but_one_that_knows_of_none_is_replaced() -> None:
+    before = topology()
+    pod, wanted = driver_of(before), override(before, {"checkpoint.everyBatches": 4, "recovery.cpuCap": 71})
+    for follows, replaced in (("abc", False), ("", True)):
+        api = FakeApi()
+        one = keeper(api)
+        seen = Observation(1.0, connected=True, report=7, progress=Progress("1", settings=follows))
+        one.silence.follow(pod.uid)
+        for report in (6, 7):
+            one.heard(replace(seen, report=report))
+        one.look(wanted, pod, WELL, recovering=False, seen=seen)
+        assert one.outdated == replaced
+        assert bool([c for c in api.calls if c[0] == "delete"]) == replaced
+        one.look(override(before, {"recovery.cpuCap": 71}), pod, WELL, recovering=False, seen=seen)
+        assert not one.outdated, "what the coordinator alone reads needs no other driver"

@@ -62,8 +62,8 @@ def test_the_table(seen: PodView | None, machines: object, beat: Heartbeat | Non
 
 
 def test_a_loss_says_why() -> None:
-    assert judge(pod(), ILL, GONE, False, PATIENCE).reason == "machine m1 is not ready"
-    assert judge(pod(), {}, GONE, False, PATIENCE).reason == "machine m1 is gone"
+    assert judge(pod(), ILL, GONE, False, PATIENCE).reason == "Kubernetes node m1 is not ready"
+    assert judge(pod(), {}, GONE, False, PATIENCE).reason == "Kubernetes node m1 is gone"
     evicted = pod("Failed", disrupted="EvictionByEvictionAPI")
     assert "EvictionByEvictionAPI" in judge(evicted, WELL, GONE, False, PATIENCE).reason
 

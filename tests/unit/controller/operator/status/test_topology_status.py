@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 
 from reprise.algorithms.failure import Failure
+from reprise.controller.cli.status_page import status_page
 from reprise.controller.crd.base import MAX_LISTED, TopologyReference
 from reprise.controller.crd.topology_status import TopologyStatus
 from reprise.controller.kubernetes.errors import ForbiddenError
@@ -22,6 +25,7 @@ from reprise.controller.operator.status.approval import ASK_S, PlanApproval, pro
 from reprise.controller.operator.status.publisher import ObjectPublisher
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import condition_updates, status_of
+from reprise.controller.status import document
 from reprise.controller.status.query_state import run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import (
@@ -38,7 +42,12 @@ from reprise.scheduler import (
     Progress,
     WriteIncident,
 )
+from reprise.scheduler.domains import Losses
+from reprise.scheduler.incident import Trigger
+from reprise.scheduler.model import SkipWish
+from reprise.scheduler.wishes import annotated
 from reprise.spark_jobs.topology import expand, from_json, override
+from reprise.spark_jobs.topology.resource import SinkSpec
 from tests.support import recorded_sizes
 from tests.support.fake_api import FakeApi
 
@@ -59,7 +68,7 @@ INCIDENT = Incident(
     lost=(LostNode("n1#1", 11.0), LostNode("n2#1", 11.1)), plans=("inc-2-p1",),
 )  # fmt: skip
 PLAN = PlanRecord(
-    "inc-2-p1", "inc-2", 12.0, "first", True, 5, 2, {"n3#1": 80}, (), {"algorithm": "dp", "value": 5},
+    "inc-2-p1", "inc-2", 12.0, Trigger.FIRST, True, 5, 2, {"n3#1": 80}, (), {"algorithm": "dp", "value": 5},
     {"count.0": "n3#1"}, 0.01, {"count.1": "needs 40 more than is left"},
 )  # fmt: skip
 
@@ -289,10 +298,21 @@ def decided(plan: PlanRecord) -> Decision:
     return Decision(Outcome.ACT, "plan", "because", (AddPlan(plan),))
 
 
+def approval(api: FakeApi, now: list[float]) -> PlanApproval:
+    """Plans wait for a person; the time is what `now` holds."""
+    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
+    return PlanApproval(publisher(api), events, lambda: now[0], required=True)
+
+
+def approve(api: FakeApi) -> None:
+    """A person approves the first plan that is there."""
+    plan = next(b for p, b in api.objects.items() if "recoveryplans" in p)
+    plan["metadata"]["annotations"] = {"reprise.dev/approved": "true"}
+
+
 def test_a_plan_waits_for_its_approval_and_another_plan_supersedes_it() -> None:
     api, now = FakeApi(), [0.0]
-    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
-    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    one = approval(api, now)
     name = f"minimal-inc-2-p1-{proposal_digest(PLAN)}"
     assert not one.permits(decided(PLAN))
     assert one.held_back == name
@@ -314,15 +334,23 @@ def test_a_plan_waits_for_its_approval_and_another_plan_supersedes_it() -> None:
     assert len([v for v, _, _ in api.calls if v == "apply"]) == 4
 
 
+def test_who_has_approved_that_partitions_are_restored_has_not_approved_that_rows_are_lost() -> None:
+    """Somebody asks to skip a query while its plan waits."""
+    api, now = FakeApi(), [0.0]
+    one = approval(api, now)
+    assert not one.permits(decided(PLAN))
+    approve(api)
+    now[0] += ASK_S
+    assert not one.permits(decided(replace(PLAN, anew=("count.0",))))
+    assert one.permits(decided(PLAN))
+
+
 def test_a_plan_that_could_not_be_written_down_after_its_approval_needs_no_other() -> None:
     """The decision was made again, as the coordinator's transaction had failed."""
     api, now = FakeApi(), [0.0]
-    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
-    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    one = approval(api, now)
     assert not one.permits(decided(PLAN))
-    next(b for p, b in api.objects.items() if "recoveryplans" in p)["metadata"]["annotations"] = {
-        "reprise.dev/approved": "true"
-    }
+    approve(api)
     now[0] += ASK_S
     assert one.permits(decided(PLAN)) and one.permits(decided(PLAN))
     api.spent = True
@@ -348,12 +376,9 @@ def test_an_approved_plan_is_carried_out_though_its_object_cannot_be_written_and
     fault: str,
 ) -> None:
     api, now = Unwritable(), [0.0]
-    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
-    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    one = approval(api, now)
     assert not one.permits(decided(PLAN))
-    next(b for p, b in api.objects.items() if "recoveryplans" in p)["metadata"]["annotations"] = {
-        "reprise.dev/approved": "true"
-    }
+    approve(api)
     now[0] += ASK_S
     setattr(api, fault, True)
     assert one.permits(decided(PLAN)) and not one.held_back
@@ -369,8 +394,7 @@ def test_an_approved_plan_is_carried_out_though_its_object_cannot_be_written_and
 )
 def test_nothing_but_the_annotation_with_true_approves(annotation: dict[str, str] | None) -> None:
     api, now = FakeApi(), [0.0]
-    events = Events(api, "default", {"kind": "StreamTopology", "name": "minimal", "uid": "u"})  # type: ignore[arg-type]
-    one = PlanApproval(publisher(api), events, lambda: now[0], required=True)
+    one = approval(api, now)
     one.permits(decided(PLAN))
     path = next(p for p in api.objects if "recoveryplans" in p)
     api.objects[path]["metadata"]["annotations"] = annotation
@@ -477,9 +501,53 @@ def test_standbys_are_counted_where_there_are_to_be_any() -> None:
     assert status_of(now, {})[0]["standbys"] == {"ready": 1, "wanted": wanted}
 
 
+def test_what_a_failure_domain_would_take_is_said_where_domains_are_named() -> None:
+    assert "failureDomains" not in status_of(situation(STEADY), {})[0]
+    found = status_of(situation(STEADY, losses=Losses(75, {"zone=a": 75, "zone=b": 20})), {})[0]
+    assert found["failureDomains"] == {
+        "count": 2,
+        "priority": 75,
+        "worst": 75,
+        "summary": "of a priority of 75, 47.5 would be lost with one of 2 failure domains on average, and 75 with the worst",
+    }
+
+
+def test_wishes_to_skip_stand_in_the_status_until_they_are_carried_out() -> None:
+    assert status_of(situation(STEADY), {})[0]["skips"] == []
+    query, other = sorted(TOPOLOGY.queries)[:2]
+    assert STEADY.progress is not None and STEADY.desired is not None
+    positions = {p: k for p, k in STEADY.progress.positions.items() if p != query}
+    desired = replace(STEADY.desired, skips={annotated(query): "one"}, anew={query: "one"})
+    seen = replace(
+        STEADY,
+        desired=desired,
+        wishes={
+            annotated(query): SkipWish("one"),
+            annotated(other): SkipWish("two"),
+            "gone.0": SkipWish("three"),
+        },
+        progress=replace(STEADY.progress, positions=positions),
+    )
+    status = status_of(situation(seen), {})[0]
+    TopologyStatus.model_validate(status)
+    assert status["skips"] == [
+        {"query": other, "taken": False, "partitions": 0},
+        {"query": query, "taken": True, "partitions": 1},
+    ]
+    back = replace(seen, progress=STEADY.progress, wishes={})
+    assert status_of(situation(back), {})[0]["skips"] == []
+    many = {f"gone.{k}": SkipWish(f"{k}") for k in range(MAX_LISTED)} | {
+        q: SkipWish("w") for q in TOPOLOGY.queries
+    }
+    found = status_of(situation(replace(STEADY, wishes=many)), {})[0]["skips"]
+    assert [skip["query"] for skip in found] == sorted(TOPOLOGY.queries)
+
+
 def test_outputs_say_what_is_promised_of_them_and_the_least_comes_first() -> None:
     assert status_of(situation(STEADY), {})[0]["outputs"] == [
-        {"operator": o.name, "guarantee": "precise", "limitedBy": []} for o in RESOURCE.operators if o.output
+        {"operator": o.name, "guarantee": "precise", "limitedBy": [], "givenUp": []}
+        for o in RESOURCE.operators
+        if o.output
     ]
     spec = RESOURCE.operator("count")
     silent = replace(spec, name="own", class_path="nowhere:Nothing")
@@ -488,9 +556,21 @@ def test_outputs_say_what_is_promised_of_them_and_the_least_comes_first() -> Non
         situation(STEADY), resource=replace(RESOURCE, operators=(*RESOURCE.operators, silent, forgetful))
     )
     found = status_of(now, {})[0]["outputs"]
-    assert found[0] == {"operator": "last", "guarantee": "gap", "limitedBy": ["last"]}
-    assert found[1] == {"operator": "own", "limitedBy": ["own"]}
+    assert found[0] == {"operator": "last", "guarantee": "gap", "limitedBy": ["last"], "givenUp": []}
+    assert found[1] == {"operator": "own", "limitedBy": ["own"], "givenUp": []}
     assert {entry["guarantee"] for entry in found[2:]} == {"precise"}
+    assert spec.output is not None
+    sink = SinkSpec("reprise.kafka:KafkaSink", {"topic": "t", "brokers": "h:1", "on_marker_lost": "continue"})
+    twice = replace(spec, name="twice", output=replace(spec.output, sink=sink))
+    now = replace(
+        situation(STEADY), resource=replace(RESOURCE, operators=(*RESOURCE.operators, twice, silent))
+    )
+    found = status_of(now, {})[0]["outputs"]
+    said = "on_marker_lost: continue of twice, batches behind the checkpoint may be written twice"
+    assert [entry["operator"] for entry in found[:2]] == ["own", "twice"], (
+        "less than those with nothing to say"
+    )
+    assert found[1] == {"operator": "twice", "guarantee": "precise", "limitedBy": [], "givenUp": [said]}
     many = tuple(replace(spec, name=f"o{k}") for k in range(MAX_LISTED + 9))
     now = replace(now, resource=replace(RESOURCE, operators=(*RESOURCE.operators, *many)))
     assert len(status_of(now, {})[0]["outputs"]) == MAX_LISTED
@@ -500,10 +580,30 @@ def test_upstream_backups_are_counted_where_there_are_to_be_any() -> None:
     assert "upstreamBackup" not in status_of(situation(STEADY), {})[0]
     backed = override(RESOURCE, {"operators[count].availability": "upstream-backup"})
     assert STEADY.progress is not None
-    seen = replace(STEADY, progress=replace(STEADY.progress, backed=frozenset({"count.0"})))
+    # one with a standby that is lost with it is fed again, too, and is none of these
+    seen = replace(STEADY, progress=replace(STEADY.progress, backed=frozenset({"count.0", "hot.0"})))
     wanted = backed.operator("count").parallelism
     now = replace(situation(seen), resource=backed)
     assert status_of(now, {})[0]["upstreamBackup"] == {"ready": 1, "wanted": wanted}
+
+
+def test_reprise_status_counts_upstream_backups_as_the_resource_does() -> None:
+    """Also in an incident, where one that is lost with its standby may be fed again, too."""
+    ways = {
+        "operators[count].availability": "upstream-backup",
+        "operators[parser].availability": "active-standby",
+    }
+    resource = override(RESOURCE, ways)
+    assert STEADY.progress is not None
+    backed, unbacked = frozenset({"count.0", "parser.0"}), frozenset({"count.1"})
+    progress = replace(STEADY.progress, backed=backed, unbacked=unbacked)
+    seen = replace(STEADY, progress=progress, incident=replace(INCIDENT, plans=()))
+    said = status_of(replace(situation(seen), resource=resource), {})[0]["upstreamBackup"]
+    text = io.StringIO()
+    Console(file=text, width=120).print(status_page(document(expand(resource), seen), 24))
+    (line,) = [line for line in text.getvalue().splitlines() if line.startswith("backups")]
+    assert said == {"ready": 1, "wanted": 2}
+    assert line.split(maxsplit=1)[1].rstrip() == f"{said['ready']} of {said['wanted']} could be fed again now"
 
 
 def test_people_are_told_that_a_plan_waits_and_that_it_was_approved_each_once() -> None:
@@ -514,9 +614,7 @@ def test_people_are_told_that_a_plan_waits_and_that_it_was_approved_each_once() 
     for _ in range(3):
         assert not one.permits(decided(PLAN))
         now[0] += ASK_S
-    next(b for p, b in api.objects.items() if "recoveryplans" in p)["metadata"]["annotations"] = {
-        "reprise.dev/approved": "true"
-    }
+    approve(api)
     assert one.permits(decided(PLAN))
     events.flush()
     name = f"minimal-inc-2-p1-{proposal_digest(PLAN)}"

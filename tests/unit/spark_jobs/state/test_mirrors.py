@@ -10,7 +10,7 @@ from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
 from reprise.spark_jobs.state.ledger import Ledger
-from reprise.spark_jobs.state.standby import take_over
+from reprise.spark_jobs.state.mirrors import take_over
 from tests.unit.spark_jobs.state.test_ledger import ledger, lists_less, sources  # noqa: F401  (a fixture)
 
 

@@ -1,0 +1,119 @@
+"""`reprise validate`: notes on names, what a trial gives, and the first failure with what came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from reprise.controller.cli import validate_command
+from reprise.controller.cli.validate_command import attempt, command, renamed
+from reprise.spark_jobs.errors import NotYetError, SourceError, StepError, StoreError
+from reprise.spark_jobs.topology import expand, load_text
+from reprise.spark_jobs.topology.guarantees import described, guarantees
+from tests.support import oncall
+
+NEW = oncall.TEXT.replace("reprise.spark_jobs.", "reprise.")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "t.yaml"
+    path.write_text(NEW)
+    return path
+
+
+def called(file: Path, *words: str) -> Result:
+    return CliRunner().invoke(command, ["-f", str(file), *words])
+
+
+def test_a_class_of_the_library_that_has_a_better_name_is_told_once() -> None:
+    twice = oncall.TEXT.replace(
+        "  nodes:",
+        """    - name: again
+      class: reprise.spark_jobs.operators:KeyedCount
+      with: {keys: [tweet]}
+      inputs: [{from: tweets}]
+  nodes:""",
+    )
+    assert renamed(load_text(twice)) == [
+        "reprise.spark_jobs.sources:HashtagSource is called reprise.sources:HashtagSource now",
+        "reprise.spark_jobs.operators:KeyedCount is called reprise.operators:KeyedCount now",
+    ]
+    assert renamed(load_text(NEW)) == []
+
+
+def test_what_is_valid_is_counted(file: Path) -> None:
+    result = called(file)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[0] == f"{file}: valid; 5 partitions, 4 queries"
+    resource = load_text(NEW)
+    assert result.output.splitlines()[1:] == list(described(resource, guarantees(resource, {"count": True})))
+
+
+def test_a_store_that_is_away_is_a_warning(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_: object) -> None:
+        raise StoreError("no answer")
+
+    monkeypatch.setattr(validate_command, "savepoint_of", away)
+    result = called(file)
+    assert result.exit_code == 0
+    assert "warning: spec.checkpoint.startFrom: not looked at: no answer" in result.stderr
+
+
+def trial(monkeypatch: pytest.MonkeyPatch, *outputs: object) -> None:
+    """What batches give: tables by partition, or an error."""
+
+    def run_local(*_: object) -> Iterator[object]:
+        for one in outputs:
+            if isinstance(one, Exception):
+                raise one
+            yield one
+
+    monkeypatch.setattr(validate_command, "run_local", run_local)
+    attempt(oncall.resource(), expand(oncall.resource()), len(outputs))
+
+
+OUTPUTS = {
+    **dict.fromkeys(expand(oncall.resource()).outputs),
+    "count.1": pa.table({"tweet": [1, 2], "count": [3, 4]}),
+}
+
+
+def test_a_trial_counts_the_rows_of_each_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial(monkeypatch, OUTPUTS, OUTPUTS)
+    assert capsys.readouterr().out.splitlines() == [
+        "tried 2 batches:", "  count.0        0 rows", "  count.1        4 rows: tweet, count", "  count.2        0 rows",
+        "  count.3        0 rows",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StepError("count", "count.1", 2, ValueError("bad row")),
+        SourceError("no such file"),
+        NotYetError("the log has no rows yet"),
+    ],
+)
+def test_the_first_failure_comes_after_what_there_was_before_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        trial(monkeypatch, OUTPUTS, error, OUTPUTS)
+    assert ended.value.code == 1
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == "tried 1 batch:"
+    assert "  count.1        2 rows: tweet, count" in shown.out.splitlines()
+    assert str(error) in shown.err
+
+
+def test_a_trial_on_the_real_operators(file: Path) -> None:
+    result = called(file, "--try", "3")
+    assert result.exit_code == 0, result.output
+    assert "tried 3 batches:" in result.output
