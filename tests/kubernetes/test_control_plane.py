@@ -93,6 +93,7 @@ def test_a_pod_has_its_volumes_account_and_environment(nodes: KubeCluster) -> No
     assert not Path("/etc/reprise/one").exists(), "mounts are the pod's alone"
 
 
+@pytest.mark.wide
 def test_init_containers_run_first_and_a_failing_pod_fails(nodes: KubeCluster) -> None:
     body = pod("init", "test -f /var/data/ready", volumes=[{"name": "e", "emptyDir": {}}])
     mounts = [{"name": "e", "mountPath": "/var/data"}]
@@ -111,6 +112,7 @@ def test_init_containers_run_first_and_a_failing_pod_fails(nodes: KubeCluster) -
     assert state["terminated"]["exitCode"] == 7
 
 
+@pytest.mark.wide
 def test_a_power_cut_takes_every_process_and_kubernetes_notices(nodes: KubeCluster) -> None:
     nodes.add_node("a3")
     nodes.wait_ready(["a3"])
@@ -125,6 +127,7 @@ def test_a_power_cut_takes_every_process_and_kubernetes_notices(nodes: KubeClust
     assert phase(nodes, "doomed") == "Running", "what a lost pod looks like: Running for ever"
 
 
+@pytest.mark.wide
 def test_a_frozen_node_goes_on_where_it_was(nodes: KubeCluster) -> None:
     nodes.api.post(PODS, pod("frozen", "exec sleep 4712", nodeName="a2"))
     until(lambda: phase(nodes, "frozen") == "Running", "it runs", 180)
@@ -159,6 +162,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.wide
 def test_sigkill_of_the_owner_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _OWNER, str(tmp_path)]
     owner = subprocess.Popen(
@@ -175,13 +179,3 @@ def test_sigkill_of_the_owner_leaves_nothing(tmp_path: Path) -> None:
     owner.wait()
     owner.stdout.close()
     until(lambda: not marked(token), "nothing is left", 180)
-
-
-def test_a_machine_without_go_and_without_the_package_that_brings_it_is_told_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("REPRISE_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("shutil.which", lambda _: None)
-    with pytest.raises(build.BuildError, match=r"Go \(1.24 or newer\) is needed"):
-        build.ensure()
