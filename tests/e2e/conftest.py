@@ -1,4 +1,4 @@
-"""One cluster for all scenarios of a module: starting ten nodes is dearer than replacing those that a scenario kills."""
+"""One cluster for all scenarios: starting nodes is dearer than replacing those that a scenario kills."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from reprise.controller.local.cluster import EmbeddedCluster
 from tests.e2e import scenario
+from tests.support.told_cluster import ToldCluster
+
+CPU_MILLI, LARGE_CPU_MILLI = 200, 600
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with scenario.cluster(4) as started:
+@pytest.fixture(scope="package")
+def cluster() -> Iterator[ToldCluster]:
+    with scenario.cluster(4, cpu_milli=CPU_MILLI) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def large_nodes() -> Iterator[EmbeddedCluster]:
-    """Four nodes on each of which there is room for what another one had."""
-    with scenario.cluster(4, cpu_milli=600) as started:
-        yield started
+def large_nodes(cluster: ToldCluster) -> Iterator[ToldCluster]:
+    """Nodes on each of which there is room for what another one had."""
+    cluster.fit(cpu_milli=LARGE_CPU_MILLI)
+    yield cluster
+    cluster.fit(cpu_milli=CPU_MILLI)
 
 
 @pytest.fixture(scope="session")

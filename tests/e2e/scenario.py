@@ -29,12 +29,13 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 from tests.support.recovery_budget import Watch, assert_in_time
+from tests.support.told_cluster import PATIENT_S, ToldCluster
 
 log = logging.getLogger("tests.e2e")
 PROJECT = Path(__file__).parents[2]
 BATCHES = 40
-TIMEOUT_S = 420.0
-"""A run takes about a minute on two idle cores; seven leave room for a busy machine and still end a hung one."""
+STUCK_LOOKS = 900
+"""A run in which nothing changes for so many looks, five a second on an idle machine, hangs."""
 ENDS_AFTER_S = 6.0
 """How much of a stream without an end there is behind the moment that ends it: its sources must not have gone further."""
 NOTICED_S = 8.0
@@ -49,15 +50,16 @@ RACK = "rack"
 without a look at it are not all in another one than their partitions."""
 
 
-def cluster(nodes: int, cpu_milli: int = 200, worker_cores: int = 1) -> EmbeddedCluster:
+def cluster(nodes: int, cpu_milli: int = 200, worker_cores: int = 1) -> ToldCluster:
     """A cluster for scenarios, whose nodes announce `cpu_milli` and are in two racks; runs change how many there are.
 
     Plans count the greater of what is declared and what is measured.  So a test that says which queries a plan brings back
     takes large nodes, and declares far more than partitions use."""
-    return EmbeddedCluster(
+    return ToldCluster(
         ClusterConfig(
             nodes=nodes,
             cpu_milli=cpu_milli,
+            session_timeout_ms=round(1000 * PATIENT_S),
             labels={RACK: ("one", "one", "other", "other")},
             worker_cores=worker_cores,
             start_timeout_s=300.0,
@@ -153,14 +155,53 @@ def run(
     if until is not None:
         watch = _Ends(resource, until, watch)
         more = {"python_path": str(PROJECT), **more}
+    if isinstance(on, ToldCluster):
+        on.fit(expires=any("freeze" in fault for fault in faults))
+        watch = _reports(on, watch)
     parsed = parse_faults([dict(f) for f in faults], "faults", resource.nodes.count)
-    config = RunConfig(resource=resource, out=out, faults=parsed, timeout_s=TIMEOUT_S, cluster=on, **more)
-    watching = Watch(watch)
+    config = RunConfig(resource=resource, out=out, faults=parsed, timeout_s=None, cluster=on, **more)
+    watching = Watch(_Stuck(watch, endless=until is not None))
     result = run_topology(config, watching)
     if in_time and result.ok and watching.seen is not None:
         for recovery in assert_in_time(watching.seen, watching.circumstances(result.record["actions"])):
             log.info("event=recovered %s", recovery)
     return result
+
+
+class _Stuck:
+    """Ends a run in which nothing changes.  The batches of a stream without an end are no progress."""
+
+    def __init__(self, then: Watcher, endless: bool) -> None:
+        self._then, self._endless = then, endless
+        self._last: object = None
+        self._looks = 0
+
+    def __call__(self, state: RunState, actions: list[dict[str, Any]]) -> None:
+        self._then(state, actions)
+        seen = state.observation
+        available = [query.id for query in state.queries if query.status is Status.AVAILABLE]
+        now: tuple[object, ...] = (
+            len(actions),
+            available,
+            sorted(seen.nodes),
+            seen.incident and seen.incident.phase,
+        )
+        if seen.progress is not None:
+            now += (
+                seen.progress.checkpoint if seen.incident else 0,
+                None if self._endless else seen.progress.horizon,
+            )
+        self._looks = self._looks + 1 if now == self._last else 0
+        self._last = now
+        assert self._looks < STUCK_LOOKS, f"nothing has changed for {STUCK_LOOKS} looks: {now}"
+
+
+def _reports(on: ToldCluster, then: Watcher) -> Watcher:
+    def watch(state: RunState, actions: list[dict[str, Any]]) -> None:
+        on.report()
+        then(state, actions)
+
+    return watch
 
 
 def assert_exactly_once(result: RunResult, expected: Path) -> None:

@@ -24,7 +24,7 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 PROJECT = Path(__file__).parents[2]
 TOPOLOGY = """
@@ -139,7 +139,6 @@ def definition(resource: StreamTopology, ends: Path, offsets: Mapping[str, int])
     return found
 
 
-@pytest.mark.soak
 def test_rows_are_those_without_failures(large_nodes: EmbeddedCluster, tmp_path: Path) -> None:
     watch = Watch(tmp_path / "ends")
     resource = load_text(TOPOLOGY.replace("FILE", str(watch.ends)))

@@ -22,7 +22,7 @@ from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 from tests.e2e import scenario
 from tests.e2e.test_arrival import Watch, require_rows
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 PROJECT = Path(__file__).parents[2]
 MORE = 40

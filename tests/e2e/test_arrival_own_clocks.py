@@ -20,7 +20,7 @@ from reprise.spark_jobs.topology import load_text, override
 from tests.e2e import scenario, test_arrival
 from tests.e2e.test_arrival import TOPOLOGY, definition, require_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 PROJECT = Path(__file__).parents[2]
 OWN_CLOCKS = {
@@ -49,7 +49,7 @@ class DriverWatch(test_arrival.Watch):
     ("faults", "watching"),
     [
         pytest.param(NODES, test_arrival.Watch, id="nodes"),
-        pytest.param(DRIVER, DriverWatch, marks=pytest.mark.soak, id="driver"),
+        pytest.param(DRIVER, DriverWatch, id="driver"),
     ],
 )
 def test_rows_are_those_without_failures(

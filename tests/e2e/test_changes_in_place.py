@@ -18,7 +18,7 @@ from reprise.spark_jobs.topology.changes import revision_of_settings, settings_o
 from tests.e2e import scenario
 from tests.e2e.test_savepoints import named
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 WANTED: dict[str, object] = {
     "operators[count].output.priority": 9,
     "checkpoint.everyBatches": 7,

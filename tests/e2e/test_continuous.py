@@ -16,7 +16,7 @@ from reprise.spark_jobs.exchange.settings import EXECUTOR_CORES
 from tests.e2e import scenario
 from tests.e2e.test_exactly_once import SCENARIOS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 FEW = 4
 
@@ -47,7 +47,6 @@ def test_two_of_four_nodes_are_killed(few: EmbeddedCluster, expected: Path, tmp_
     verdict(scenario.run(resource, few, tmp_path / "out", faults), expected)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_output_is_as_without_faults(
     name: str, cluster: EmbeddedCluster, expected: Path, tmp_path: Path

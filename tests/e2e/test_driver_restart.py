@@ -19,7 +19,7 @@ from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import StreamTopology, expand
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 NODES = 4
 GRACE = "300s"

@@ -27,7 +27,7 @@ from reprise.controller.zookeeper.errors import NoAuthError
 from reprise.spark_jobs.node.spare import HANDSHAKE, LOG, STARTING
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 ROOT = "/reprise/default/first"
 
 # argv: master, executors wanted, executor options, driver options. Prints the hosts that ran tasks.
@@ -248,7 +248,7 @@ def test_a_dead_worker_is_replaced_by_a_new_incarnation(cluster: EmbeddedCluster
     until(lambda: incarnations(cluster).get(node, before) == before + 1, "the next incarnation")
 
 
-@pytest.mark.parametrize("how", [pytest.param("restart", marks=pytest.mark.soak), "long outage", "frozen"])
+@pytest.mark.parametrize("how", ["restart", "long outage", "frozen"])
 def test_loss_of_zookeeper_is_not_loss_of_nodes(cluster: EmbeddedCluster, how: str) -> None:
     """A server that was frozen expires all sessions as soon as it goes on: the nodes register again, unharmed."""
     before = incarnations(cluster)

@@ -13,7 +13,7 @@ from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 NODES = 4
 TWO_NODES: list[Mapping[str, Any]] = [{"batch": 16, "kill": ["n3", "n4"]}, {"on": "plan", "add": 2}]
@@ -38,9 +38,7 @@ def windows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return scenario.write_expected(resource_of(), tmp_path_factory.mktemp("expected"))
 
 
-@pytest.mark.parametrize(
-    "faults", [TWO_NODES, pytest.param(DRIVER, marks=pytest.mark.soak)], ids=["two nodes", "driver"]
-)
+@pytest.mark.parametrize("faults", [TWO_NODES, DRIVER], ids=["two nodes", "driver"])
 def test_output_is_as_without_faults(
     faults: list[Mapping[str, Any]], large_nodes: EmbeddedCluster, windows: Path, tmp_path: Path
 ) -> None:

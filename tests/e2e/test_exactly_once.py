@@ -1,21 +1,24 @@
-"""Exactly once, whatever fails and when: real Spark, real ZooKeeper, real SIGKILL (issue: the test matrix).
+"""Exactly once, whatever fails and when: real Spark, real ZooKeeper, real SIGKILL.
 
-Ten nodes run the 17 partitions of Topology 2 under declared CPU that fills them; a node name in a fault that is not there
+Nodes run the 17 partitions of Topology 2 under declared CPU that fills them; a node name in a fault that is not there
 any more is taken by its position.  Every scenario ends with the same verdict, `scenario.assert_exactly_once`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.controller.status.query_state import RunState, Status
 from tests.e2e import scenario
+from tests.support.told_cluster import ToldCluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 ALL_OUTPUTS = [f"@o{i}" for i in range(15)]
 
@@ -80,26 +83,73 @@ SCENARIOS: dict[str, list[Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
-CORE = ("8 of 10",)
-"""Run by `make test`; the others by `make test-soak`, which takes hours.  A driver that is killed and ZooKeeper
-that is away are in the schedule that `make test` takes of `test_random_faults.py`; a coordinator that is killed, machines
-that are frozen and a burst on top of another are in `test_standbys.py` and on Kubernetes."""
+GOES_ON = 6
+"""So many batches further, what is available has gone on by itself."""
 
 
-def _kinds() -> list[Any]:
-    return [
-        pytest.param(name, marks=[] if name in CORE else [pytest.mark.soak], id=name) for name in SCENARIOS
-    ]
+class OneByOne:
+    """Adds a node whenever the queries that are back have gone on by themselves, until all queries are back."""
+
+    def __init__(self, cluster: ToldCluster) -> None:
+        self.cluster, self.back = cluster, list[frozenset[str]]()
+        """Available queries before each node."""
+        self._since: tuple[frozenset[str], int] = frozenset(), 0
+
+    def __call__(self, state: RunState, actions: list[dict[str, Any]]) -> None:
+        seen = state.observation
+        if seen.incident is None or seen.progress is None or not self.killed(actions):
+            return
+        available = frozenset(query.id for query in state.queries if query.status is Status.AVAILABLE)
+        if available != self._since[0]:
+            self._since = available, seen.progress.horizon
+        more = len(available) > (len(self.back[-1]) if self.back else 0)
+        if more and len(available) < len(state.queries) and seen.progress.horizon >= self._since[1] + GOES_ON:
+            self.back.append(available)
+            self.cluster.add_node()
+
+    def over(self, state: RunState, actions: list[dict[str, Any]]) -> bool:
+        return self.killed(actions) and len(self.back) > 0 and scenario.quiet_again([])(state, actions)
+
+    @staticmethod
+    def killed(actions: list[dict[str, Any]]) -> bool:
+        return any(action["action"] == "kill" for action in actions)
 
 
-@pytest.mark.soak
+@pytest.fixture
+def roomy(cluster: ToldCluster) -> Iterator[ToldCluster]:
+    """Nodes with room for half as much again as they have: three are needed for all of Topology 2."""
+    cluster.fit(cpu_milli=700)
+    yield cluster
+    cluster.fit(cpu_milli=200)
+
+
+def test_three_of_four_nodes_are_lost_and_queries_come_back_by_value_as_nodes_come(
+    roomy: ToldCluster, tmp_path: Path
+) -> None:
+    """The most valuable query goes on with the node that is left, more with each node that comes."""
+    resource = scenario.without_end(scenario.topology2(4), tmp_path)
+    nodes = OneByOne(roomy)
+    faults = [{"on": "checkpoint", "kill": ["n2", "n3", "n4"]}]
+    result = scenario.run(resource, roomy, tmp_path / "out", faults, nodes, in_time=True, until=nodes.over)
+    scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
+    assert "o0.0" in nodes.back[0], "the most valuable query of Topology 2 fits beside what lives"
+    assert len(nodes.back) > 1, "one node has no room for all"
+    assert all(fewer < more for fewer, more in pairwise(nodes.back)), (
+        "nothing that is back is taken away again"
+    )
+    incident = next(i for i in result.incident["incidents"] if i["lost_nodes"])
+    assert incident["kind"] == "correlated"
+
+
+@pytest.mark.wide
 def test_no_faults(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
     result = scenario.run(scenario.topology2(), cluster, tmp_path / "out", [])
     scenario.assert_exactly_once(result, expected)
     assert result.incident["incidents"] == []
 
 
-@pytest.mark.parametrize("name", _kinds())
+@pytest.mark.wide
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_output_is_as_without_faults(
     name: str, cluster: EmbeddedCluster, expected: Path, tmp_path: Path
 ) -> None:
@@ -108,7 +158,7 @@ def test_output_is_as_without_faults(
     assert result.incident["incidents"], "the faults must have been noticed"
 
 
-@pytest.mark.soak
+@pytest.mark.wide
 @pytest.mark.parametrize("strategy", ["blocking", "operator-centric", "best-case"])
 def test_the_other_strategies_keep_the_output_too(
     strategy: str, cluster: EmbeddedCluster, expected: Path, tmp_path: Path
@@ -124,7 +174,7 @@ def test_the_other_strategies_keep_the_output_too(
     scenario.assert_exactly_once(result, expected)
 
 
-@pytest.mark.soak
+@pytest.mark.wide
 def test_survivors_go_on_while_others_wait(cluster: EmbeddedCluster, expected: Path, tmp_path: Path) -> None:
     """Invariant O1: with only downstream partitions lost, the other queries write new batches before capacity returns."""
     faults = [{"batch": 12, "kill": ["@o13", "@o14"]}, {"on": "plan", "delay": "10s", "add": 2}]

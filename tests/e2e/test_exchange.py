@@ -15,7 +15,7 @@ from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.spark_jobs.exchange.settings import SETTINGS
 from tools.testbed.exchange_lab import run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 STEPS = (
     "probed", "late_hosts", "small", "mixed", "bulk", "beside_a_job", "beside_a_chain", "make_before_break",
     "slots_are_let_go", "one_does_not_read", "host_dies", "strangers", "junk", "executor_dies",

@@ -21,7 +21,7 @@ from reprise.spark_jobs.node.buffers import IN_FLIGHT
 from reprise.spark_jobs.topology import StreamTopology, from_json
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 KEYS = 1_000_000
 ROWS = 1_000

@@ -16,7 +16,7 @@ from reprise.controller.status.partition_state import NodeState, node_states
 from reprise.controller.status.query_state import RunState
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 NODES = 4
 NOTICE_S = 20

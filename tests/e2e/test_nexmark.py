@@ -12,7 +12,7 @@ from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 BATCHES = {"nexmark-q8": 24, "reachability": 16}
 """Of Q8 a window and a part of the next.  A cycle over several nodes needs a superstep for each node on its way,
@@ -45,7 +45,7 @@ def faults(name: str) -> Sequence[Mapping[str, Any]]:
     return [{"batch": BATCHES[name] // 3, "kill": ["n3", "n4"]}, {"on": "plan", "delay": "1s", "add": 2}]
 
 
-@pytest.mark.parametrize("name", [pytest.param("nexmark-q8", marks=pytest.mark.soak), "reachability"])
+@pytest.mark.parametrize("name", ["nexmark-q8", "reachability"])
 def test_output_is_as_without_faults(name: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
     expected = scenario.write_expected(resource(name), tmp_path / "expected")
     result = scenario.run(resource(name), cluster, tmp_path / "out", faults(name))

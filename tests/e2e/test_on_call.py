@@ -28,8 +28,9 @@ from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.topology import load_text, to_json
 from tests.e2e import scenario
+from tools.testbed.waiting import HANGS_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 WAIT_S = 240.0
 LIVE = {"progress", "stats", "nodes", "checkpoints", "members", "coordinator"}
 """What driver, agents and the leader write all the time."""
@@ -153,7 +154,7 @@ def live(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> 
             )  # fmt: skip
             for _ in range(2):
                 cluster.add_node()
-        thread.join(scenario.TIMEOUT_S + 60)
+        thread.join(HANGS_S)
         if client is not None:
             client.close()
         assert not thread.is_alive()

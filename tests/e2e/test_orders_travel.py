@@ -15,7 +15,7 @@ import pytest
 
 from reprise.controller.agent.java import find_java
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 _DRIVER = """
 import json, sys

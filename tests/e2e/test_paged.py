@@ -11,7 +11,7 @@ from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 NODES = 4
 

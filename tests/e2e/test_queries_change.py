@@ -25,7 +25,7 @@ from reprise.spark_jobs.topology import StreamTopology, from_json, to_json
 from tests.e2e import scenario
 from tests.e2e.test_savepoints import named
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 SEEN: dict[str, Any] = {
     "name": "seen",
     "class": "reprise.operators:KeyedCount",
@@ -109,7 +109,6 @@ def counts(out: Path, operator: str) -> dict[int, dict[str, int]]:
     return found
 
 
-@pytest.mark.soak
 def test_queries_come_and_go_and_what_stays_does_not_see_it(
     large_nodes: EmbeddedCluster, tmp_path: Path
 ) -> None:

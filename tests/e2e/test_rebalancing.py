@@ -14,7 +14,7 @@ from reprise.controller.status.query_state import RunState
 from reprise.scheduler import Desired
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 NODES = 4
 CPU_MILLI = 1000
@@ -39,7 +39,6 @@ def fullest(desired: Desired) -> int:
     return max(load.values())
 
 
-@pytest.mark.soak
 def test_load_is_level_again_when_other_nodes_have_come(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     changes = {"nodes.cpu": "1", "recovery.rebalance": True}
     resource = scenario.without_end(scenario.topology2(NODES, **changes), tmp_path)

@@ -22,7 +22,7 @@ from reprise.spark_jobs.topology import StreamTopology
 from tests.e2e import scenario
 from tests.e2e.test_savepoints import Asks, named
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 Rows = dict[str, list[tuple[int, int]]]
 
 

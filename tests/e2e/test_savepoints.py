@@ -23,7 +23,7 @@ from reprise.spark_jobs.state.savepoints import Savepoints
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 BATCHES = 160
 TEXT = f"""
 apiVersion: reprise.dev/v1alpha1
@@ -90,7 +90,6 @@ def named(name: str, **changes: object) -> StreamTopology:
     return override(load_text(TEXT.replace("NAME", name)), changes)
 
 
-@pytest.mark.soak
 def test_the_second_topology_goes_on_where_the_first_was_saved(
     large_nodes: EmbeddedCluster, tmp_path: Path
 ) -> None:

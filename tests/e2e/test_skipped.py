@@ -27,7 +27,7 @@ APART = """
       output: {priority: 1}
 """
 """A query that needs nothing of `parse`: without one a run ends when that is set aside."""
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import load_topology, override
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 PROJECT = Path(__file__).parents[2]
 SLEEP_S = 20.0
@@ -39,7 +39,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
             yield started
 
 
-@pytest.mark.soak
 def test_a_store_that_sleeps_keeps_only_those_waiting_that_it_holds(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import StreamTopology, from_json
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 KEYS = 300_000
 ROWS = 500

@@ -26,7 +26,7 @@ from tests.e2e import scenario
 from tests.support.coin import EVERY, TOLD_TO_TWO
 from tests.support.hashtags import WITH_STANDBYS, at_pace
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 NOTICE_S = 60
 """How long before its node goes a notice comes: longer than a promotion takes on the slowest machine, as it is killed
@@ -60,8 +60,8 @@ assert "every: 1000" in TOLD
 @pytest.mark.parametrize(
     ("text", "later"),
     [
-        pytest.param(WITH_STANDBYS, [], marks=pytest.mark.soak, id="a node"),
-        pytest.param(PASSIVE, [], marks=pytest.mark.soak, id="a node, passive"),
+        pytest.param(WITH_STANDBYS, [], id="a node"),
+        pytest.param(PASSIVE, [], id="a node, passive"),
         pytest.param(
             BOTH,
             [{"on": "checkpoint", "crash": "coordinator"}],
@@ -70,7 +70,6 @@ assert "every: 1000" in TOLD
         pytest.param(
             WITH_STANDBYS,
             [{"on": "closed", "add": 1}, {"batch": 90, "kill": ["@count.0"]}],
-            marks=pytest.mark.soak,
             id="a node, and later that of the standby",
         ),
     ],
@@ -95,7 +94,6 @@ def test_a_partition_goes_on_where_its_standby_is(
         assert not any("count.0" in plan["added"] for plan in first["plans"]), "it was restored by a plan"
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("text", "another_is_lost"),
     [
@@ -134,7 +132,6 @@ def test_before_a_node_goes_its_partitions_go_on_where_their_standbys_are(
         assert not any(plan["rollback"] for plan in plans), "everything went back"
 
 
-@pytest.mark.soak
 def test_a_partition_that_is_lost_with_its_standby_comes_from_the_checkpoint(
     large_nodes: EmbeddedCluster, tmp_path: Path
 ) -> None:
@@ -151,7 +148,6 @@ def test_a_partition_that_is_lost_with_its_standby_comes_from_the_checkpoint(
     assert "event=standby-promoted partition=count.0 " not in log_of(result, "driver")
 
 
-@pytest.mark.soak
 def test_a_driver_that_ends_while_a_standby_is_promoted_leaves_no_half_of_it(
     large_nodes: EmbeddedCluster, tmp_path: Path
 ) -> None:
@@ -166,7 +162,6 @@ def test_a_driver_that_ends_while_a_standby_is_promoted_leaves_no_half_of_it(
     assert any("count.0" in plan["added"] for plan in plans), "it was not restored by a plan"
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("mode", ["active-standby", "passive-standby"])
 def test_a_partition_in_a_cycle_goes_on_where_its_standby_is(
     large_nodes: EmbeddedCluster, tmp_path: Path, mode: str

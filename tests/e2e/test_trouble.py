@@ -17,7 +17,7 @@ from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import StreamTopology, load_text, load_topology, override
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 PROJECT = Path(__file__).parents[2]
 POISON_AT = 12
@@ -100,7 +100,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("what", ["sink", "checkpoints"])
 def test_a_full_disk_delays_output_and_checkpoints_and_loses_nothing(
     what: str, cluster: EmbeddedCluster, tmp_path: Path, small_disk: Path

@@ -12,7 +12,7 @@ import pytest
 from reprise.controller.local.cluster import EmbeddedCluster
 from tests.e2e import scenario
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 NODES = 4
 TWO_NODES: list[Mapping[str, Any]] = [{"batch": 16, "kill": ["n3", "n4"]}, {"on": "plan", "add": 2}]
@@ -22,12 +22,12 @@ DRIVER: list[Mapping[str, Any]] = [{"batch": 16, "crash": "driver"}]
 @pytest.mark.parametrize(
     ("protocol", "log", "faults"),
     [
-        pytest.param("uncoordinated", "checkpointed", TWO_NODES, marks=pytest.mark.soak),
-        pytest.param("uncoordinated", "memory", DRIVER, marks=pytest.mark.soak),
+        pytest.param("uncoordinated", "checkpointed", TWO_NODES),
+        pytest.param("uncoordinated", "memory", DRIVER),
         ("communication-induced", "checkpointed", TWO_NODES),
-        pytest.param("uncoordinated", "memory", TWO_NODES, marks=pytest.mark.soak),
-        pytest.param("uncoordinated", "checkpointed", DRIVER, marks=pytest.mark.soak),
-        pytest.param("communication-induced", "checkpointed", DRIVER, marks=pytest.mark.soak),
+        pytest.param("uncoordinated", "memory", TWO_NODES),
+        pytest.param("uncoordinated", "checkpointed", DRIVER),
+        pytest.param("communication-induced", "checkpointed", DRIVER),
     ],
     ids=[
         "two nodes, checkpointed",

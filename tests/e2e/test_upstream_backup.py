@@ -15,7 +15,7 @@ from reprise.spark_jobs.topology import load_text
 from tests.e2e import scenario
 from tests.support.hashtags import SKIPPED, at_pace
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 @contextmanager
