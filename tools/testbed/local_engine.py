@@ -7,7 +7,8 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from reprise.spark_jobs.engine.engine_spec import EngineSpec, Sites
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.platform import Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
 from reprise.spark_jobs.state.graphs import Graphs
@@ -26,7 +28,7 @@ from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.revision import Revisions, revision_of
 from reprise.spark_jobs.state.start_from import begin_stream
 from reprise.spark_jobs.topology import StreamTopology, expand
-from tools.testbed.prepared import let_all_come
+from tools.testbed.prepared import WatchedQueue, let_all_be_stored, let_all_come
 
 MANY = 2000
 PATIENCE_S = 60.0
@@ -43,6 +45,31 @@ def close_hosts() -> None:
         _STARTED.pop().close(wait=False)
 
 
+class StandingClock:
+    """Seconds that stand still within a job: what a host may do in a stage does not depend on how busy the machine is.
+
+    Each reading takes `READING_S` all the same, so that what is measured within a job is not nothing."""
+
+    READING_S = 1e-6
+
+    def __init__(self) -> None:
+        self._stands: float | None = None
+
+    def __call__(self) -> float:
+        if self._stands is None:
+            return time.monotonic()
+        self._stands += self.READING_S
+        return self._stands
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        self._stands = self()
+        try:
+            yield
+        finally:
+            self._stands = None
+
+
 class LocalNodes:
     """Hosts by node; `interrupt(job, stage, slot)` may raise ChainError to lose a job half-way."""
 
@@ -51,12 +78,17 @@ class LocalNodes:
         self.hosts: dict[str, Host] = {}
         self.interrupt: Callable[[int, int, int], None] = lambda *_: None
         self.patient = True
-        """Between the order to install partitions and the stage that follows, what they begin with is waited for."""
+        """Whether what partitions begin with is there before the stage that follows the order to install them, and
+        whether what a job has frozen is stored before the next job."""
+        self.clock = StandingClock()
+        self._platform = Platform(elapsed=self.clock, queue=WatchedQueue)
 
     def start(self, *nodes: str) -> None:
         for node in nodes:
             self.hosts[node] = Host(
-                f"host-{node}-{time.monotonic_ns()}", Path(tempfile.mkdtemp(dir=self.folder))
+                f"host-{node}-{time.monotonic_ns()}",
+                Path(tempfile.mkdtemp(dir=self.folder)),
+                platform=self._platform,
             )
             _STARTED.append(self.hosts[node])
 
@@ -83,6 +115,15 @@ class LocalJobs:
     def run(
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
+        try:
+            with self.nodes.clock.standing():
+                return self._stages(job, orders, stages)
+        finally:
+            if self.nodes.patient:
+                for host in [self.nodes.hosts[name] for name in self.hosts if name in self.nodes.hosts]:
+                    let_all_be_stored(host)
+
+    def _stages(self, job: Order, orders: Sequence[bytes], stages: int) -> list[Report]:
         inboxes: list[list[bytes]] = [[] for _ in orders]
         reports = []
         for stage in range(stages):

@@ -1,6 +1,11 @@
-"""Hosts get what partitions begin with on threads of their own; tests that speak of something else let these come first."""
+"""Hosts get what partitions begin with, and store their states, on threads of their own; tests of something else let these
+finish first."""
 
 from __future__ import annotations
+
+import time
+from queue import Queue
+from typing import Any
 
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.restoring import Restorer, _Preparation, _Stage
@@ -15,6 +20,38 @@ def let_all_come(host: Host) -> None:
             lambda: not any(_awaited(o, restorer) for o in _all(restorer)), HANGS_S
         )
     assert came, f"not within {HANGS_S} s: {list(restorer._wanted)}"
+
+
+class WatchedQueue(Queue[Any]):
+    """A queue with one consumer, which is `idle` when it waits and nothing is queued."""
+
+    _waits = False
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        with self.mutex:
+            self._waits = True
+        return super().get(block, timeout)
+
+    def _get(self) -> Any:
+        self._waits = False
+        return super()._get()
+
+    @property
+    def idle(self) -> bool:
+        with self.mutex:
+            return self._waits and not self._qsize()
+
+
+def let_all_be_stored(host: Host) -> None:
+    """Wait until the host has stored every snapshot that it was to store, or one has failed."""
+    writer = getattr(host, "_writer", None)
+    jobs = getattr(writer, "_jobs", None)
+    if not isinstance(jobs, WatchedQueue):  # the host has no topology yet, or was made elsewhere
+        return
+    ends = time.monotonic() + HANGS_S
+    while not jobs.idle and not writer._problems:
+        assert time.monotonic() < ends, f"not within {HANGS_S} s: {jobs.queue}"
+        time.sleep(0.0005)
 
 
 def _all(restorer: Restorer) -> list[_Preparation]:

@@ -261,6 +261,7 @@ def test_a_snapshot_that_is_stored_after_a_rollback_is_in_no_checkpoint(
     monkeypatch.setattr(CheckpointStore, "write_state", slow)
     world = World(override(load_text(COIN), {"sources[tweets].with.batches": 60}), tmp_path, "w")
     world.engine.release.ahead = 3
+    world.nodes.patient = False
     world.nodes.start("a", "b")
     world.want(1, 0, {"tweets.0": "b", "toss.0": "b", "total.0": "a"})
     world.run(lambda e: entered.is_set() and e.punctuations.newest == 10)
