@@ -44,7 +44,7 @@ class WatchedQueue(Queue[Any]):
 
 def let_all_be_stored(host: Host) -> None:
     """Wait until the host has stored every snapshot that it was to store, or one has failed."""
-    writer = getattr(host, "_writer", None)
+    writer: Any = getattr(host, "_writer", None)
     jobs = getattr(writer, "_jobs", None)
     if not isinstance(jobs, WatchedQueue):  # the host has no topology yet, or was made elsewhere
         return

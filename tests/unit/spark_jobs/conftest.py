@@ -1,4 +1,4 @@
-"""Of tests of the engine and of operators that have several parameters, `make test-fast` runs the first of each function:
+"""Of tests of the engine and of operators that have several parameters, `make test` runs the first of each function:
 seeds and settings are more of the same kind there, and cost seconds each."""
 
 from __future__ import annotations

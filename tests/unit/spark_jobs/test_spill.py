@@ -261,6 +261,7 @@ def run(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(code, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_state_of_five_times_its_memory_fits_into_a_process_that_has_not_more(
     on_disk: Path, tmp_path: Path

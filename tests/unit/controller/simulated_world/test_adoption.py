@@ -13,6 +13,7 @@ from reprise.controller.simulated_world.faults import Fault
 from reprise.controller.simulated_world.schedule import RECOVERIES, Schedule, run
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
+from tests.support.seeds import soak_seeds
 from tests.unit.controller.simulated_world.test_schedules import holds
 
 GRACE = ", driverGrace: 10s"
@@ -90,7 +91,7 @@ def drawn(seed: int) -> Schedule:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [1, 2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 12)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(6000, 6300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks(seed: int) -> None:
     holds(drawn(seed))
@@ -99,7 +100,7 @@ def test_nothing_breaks(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 11)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(7000, 7300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_where_people_skip_queries(seed: int) -> None:
     holds(with_wishes(seed))
@@ -113,7 +114,7 @@ def with_wishes(seed: int) -> Schedule:
     return replace(made, faults=tuple(sorted((*made.faults, *losses), key=lambda f: f.at))).with_wishes()
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_driver_goes_on_with_everything_behind_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is lost waits for a node, so people have the time to ask; one of two nodes has what can be."""
     adopt, gone_on = adopting.adopt, list[int]()

@@ -11,6 +11,7 @@ from reprise.controller.simulated_world import faults
 from reprise.controller.simulated_world.cluster import Cluster
 from reprise.controller.simulated_world.faults import KINDS, Fault
 from reprise.controller.simulated_world.schedule import Schedule
+from tests.support.seeds import soak_seeds
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
 
 pytestmark = pytest.mark.long
@@ -34,7 +35,7 @@ def in_a_cycle(seed: int) -> Schedule:
 
 @pytest.mark.parametrize(
     "seed", [0, 1, 2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(300, 305)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(10000, 10800))],
+             *soak_seeds(800)],
 )  # fmt: skip
 def test_nothing_breaks(seed: int) -> None:
     holds(in_a_cycle(seed))
@@ -61,6 +62,7 @@ def at_node_of(partition: str, kind: str = "node-dies") -> Callable[[Cluster, Fa
     return acts
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", MODES[:2])
 @pytest.mark.parametrize("partition", ["best.0", "count.0"])
 def test_a_standby_is_promoted_by_the_coordinator(
@@ -72,6 +74,7 @@ def test_a_standby_is_promoted_by_the_coordinator(
     assert partition in seen
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("partition", ["best.0", "count.0"])
 def test_a_partition_is_fed_again_by_what_the_coordinator_plans(
     partition: str, monkeypatch: pytest.MonkeyPatch

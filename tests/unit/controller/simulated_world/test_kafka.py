@@ -18,6 +18,7 @@ from reprise.controller.simulated_world.schedule import FIRST_S, LAST_S, Outcome
 from reprise.spark_jobs.kafka.sink import KafkaSink
 from reprise.spark_jobs.kafka.transactions import Marker, Session
 from reprise.spark_jobs.node import standbys
+from tests.support.seeds import soak_seeds
 from tests.support.world_kafka import KAFKA, KafkaCluster, with_brokers
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
@@ -70,6 +71,7 @@ def waits_for_its_standby() -> Schedule:
     return replace(plain, faults=(away, lost), kinds=kinds.ARBITRARY)
 
 
+@pytest.mark.wide
 def test_what_waits_for_its_standby_is_committed_once_and_is_of_one_try(
     monkeypatch: pytest.MonkeyPatch, clusters: list[KafkaCluster]
 ) -> None:
@@ -84,6 +86,7 @@ def test_what_waits_for_its_standby_is_committed_once_and_is_of_one_try(
     assert len(cluster.brokers.messages) > 40
 
 
+@pytest.mark.wide
 def test_what_does_not_wait_for_its_standby_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its readers have a batch that the standby gives anew: what is committed is of another try than what they show."""
     monkeypatch.setattr(standbys, "let_wait", lambda *_: None)
@@ -94,7 +97,7 @@ def test_what_does_not_wait_for_its_standby_is_found(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(13000, 13150))],
+             *soak_seeds(150)],
 )  # fmt: skip
 def test_nothing_breaks_where_brokers_fail_beside_others(
     way: str, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +119,7 @@ def test_a_sink_that_forgets_what_it_has_written_is_found(monkeypatch: pytest.Mo
     assert violation is not None and violation.invariant == "E1" and "committed twice" in str(violation)
 
 
+@pytest.mark.wide
 def test_a_batch_that_counts_as_shown_before_it_is_committed_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

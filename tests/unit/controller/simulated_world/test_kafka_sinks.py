@@ -17,6 +17,7 @@ from reprise.controller.simulated_world.schedule import FIRST_S, LAST_S, Schedul
 from reprise.spark_jobs.kafka import sink as module
 from reprise.spark_jobs.kafka.sink import KafkaSink
 from reprise.spark_jobs.kafka.transactions import Session
+from tests.support.seeds import soak_numbers
 from tests.support.world_kafka import KafkaCluster, kafka, with_brokers
 from tests.support.world_kafka_readers import GAPS, LETTERS
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
@@ -83,7 +84,7 @@ def test_its_node_is_lost_while_brokers_are_away(what: str, clusters: list[Kafka
 
 @pytest.mark.parametrize(
     ("what", "seed"),
-    [("skips", 1), *(pytest.param(w, s, marks=pytest.mark.soak) for w, s in product(ALL, range(14000, 14150)))],
+    [("skips", 1), *(pytest.param(w, s, marks=pytest.mark.soak) for w, s in product(ALL, soak_numbers(150)))],
 )  # fmt: skip
 def test_nothing_breaks_where_brokers_fail_beside_others(what: str, seed: int) -> None:
     dice = random.Random(f"brokers of {seed}")

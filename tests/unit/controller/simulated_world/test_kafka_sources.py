@@ -15,6 +15,7 @@ from reprise.controller.simulated_world.schedule import FIRST_S, LAST_S, Schedul
 from reprise.spark_jobs.contract import Place, Range
 from reprise.spark_jobs.kafka import reader
 from reprise.spark_jobs.kafka.source import KafkaSource
+from tests.support.seeds import soak_seeds
 from tests.support.world_kafka import KAFKA, KafkaCluster, with_brokers
 from tests.support.world_kafka_sources import ENDS, SOURCE
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
@@ -41,6 +42,7 @@ def from_kafka(seed: int, more: Sequence[Fault] = FAULTS) -> Schedule:
     return Schedule(seed, tuple(more), source=SOURCE, sink=KAFKA)
 
 
+@pytest.mark.wide
 def test_a_node_is_lost_while_brokers_are_away_and_the_driver_is_lost_later(
     clusters: list[KafkaCluster],
 ) -> None:
@@ -54,7 +56,7 @@ def test_a_node_is_lost_while_brokers_are_away_and_the_driver_is_lost_later(
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(s, marks=pytest.mark.soak) for s in range(15000, 15300))]
+    "seed", [1, *soak_seeds(300)]
 )  # fmt: skip
 def test_nothing_breaks_where_brokers_fail_beside_others(seed: int) -> None:
     dice = random.Random(f"brokers of {seed}")

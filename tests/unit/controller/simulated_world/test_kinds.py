@@ -24,6 +24,7 @@ from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.operators.testing import check_kind, check_recovery
 from reprise.spark_jobs.sinks.files import encoded
+from tests.support.seeds import soak_seeds
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
 
@@ -49,6 +50,7 @@ def loses_its_node(way: str, kind: str, at: float = 14.0) -> Schedule:
     return Schedule(3, (lost,), availability=f"checkpoint,{way},checkpoint", kinds=three, every=1)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("way", "kind"), ALLOWED)
 def test_each_kind_comes_back_in_each_way(way: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "KINDS", {**KINDS, "its-node-dies": at_node_of(ITS)})
@@ -84,6 +86,7 @@ def causes_of_deltas() -> Iterator[Counter[str]]:
         yield seen
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("every", "causes"), [(None, {"empty", "checkpoint"}), (1, {"empty", "checkpoint", "every"})]
 )
@@ -93,6 +96,7 @@ def test_each_cause_of_a_delta_occurs(every: int | None, causes: set[str]) -> No
     assert seen.keys() == causes, seen
 
 
+@pytest.mark.wide
 def test_seeds_draw_what_may_differ_beside_a_way_to_be_available() -> None:
     drawn = [schedule for schedule in map(Schedule.of, range(400)) if schedule.availability != "checkpoint"]
     copied = [schedule for schedule in drawn if "passive-standby" in schedule.availability]
@@ -113,7 +117,7 @@ def test_seeds_draw_what_may_differ_beside_a_way_to_be_available() -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(s, marks=pytest.mark.soak) for s in range(11000, 11300))],
+    "seed", [1, *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_with_an_arbitrary_operator(seed: int) -> None:
     holds(Schedule.of(seed).arbitrary())
@@ -126,12 +130,13 @@ def waits(schedule: Schedule) -> Schedule:
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(s, marks=pytest.mark.soak) for s in range(11000, 11300))],
+    "seed", [1, *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_where_what_it_gives_waits_for_its_standby(seed: int) -> None:
     holds(waits(Schedule.of(seed)))
 
 
+@pytest.mark.wide
 def test_output_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its standby goes on behind what its readers have, and gives that anew: it was sent nothing for some batches."""
     monkeypatch.setattr(standbys, "let_wait", lambda *_: None)

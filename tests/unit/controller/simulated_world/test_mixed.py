@@ -11,6 +11,7 @@ from reprise.controller.simulated_world import faults
 from reprise.controller.simulated_world.cluster import Cluster
 from reprise.controller.simulated_world.faults import KINDS, Fault
 from reprise.controller.simulated_world.schedule import Outcome, Schedule, run
+from tests.support.seeds import soak_seeds
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
 
 pytestmark = pytest.mark.long
@@ -31,7 +32,7 @@ def random_losses(seed: int) -> Schedule:
 
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(200, 208)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8000, 8600))],
+             *soak_seeds(600)],
 )  # fmt: skip
 def test_nothing_breaks_where_operators_have_different_ways(seed: int) -> None:
     holds(random_losses(seed))
@@ -39,7 +40,7 @@ def test_nothing_breaks_where_operators_have_different_ways(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "seed", [5, *(pytest.param(s, marks=pytest.mark.wide) for s in range(230, 238)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(9000, 9600))],
+             *soak_seeds(600)],
 )  # fmt: skip
 def test_nothing_breaks_where_people_skip_queries(seed: int) -> None:
     holds(random_losses(seed).with_wishes())
@@ -57,6 +58,7 @@ def lost(availability: str, *more: Fault) -> Iterator[Outcome]:
         yield run(Schedule(3, (Fault(13.0, "node-dies", which, 60.0), *more), availability=availability))
 
 
+@pytest.mark.wide
 def test_each_partition_comes_back_in_its_way() -> None:
     with promotions() as promoted, fed_again() as fed:
         outcomes = [*lost(MIXED[0]), *lost(MIXED[3])]
@@ -79,6 +81,7 @@ def both_copies_die(cluster: Cluster, fault: Fault) -> bool:
     return all(died)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("availability", "kinds"),
     [

@@ -52,6 +52,7 @@ def handed_over() -> Iterator[list[Phase]]:
         yield seen
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("availability", "later", "phase"),
     [
@@ -74,6 +75,7 @@ def test_standbys_take_over_before_their_nodes_go_while_another_node_is_lost(
     assert phase in seen
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("partition", ["count.0", pytest.param("count.1", marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", ["node-drains", "node-leaves"])
 def test_what_waits_for_its_standby_goes_on_there_before_its_node_goes_and_nobody_goes_back(

@@ -40,6 +40,7 @@ from reprise.spark_jobs.sinks.files import encoded
 from reprise.spark_jobs.state.ledger import RANGES, Block, Ledger
 from reprise.spark_jobs.topology import override
 from reprise.spark_jobs.topology.changes import Settings, revision_of_settings, settings_of
+from tests.support.seeds import soak_seeds
 
 
 def holds(schedule: Schedule) -> None:
@@ -110,7 +111,7 @@ def test_nothing_breaks_in_many(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(40, 46)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(4000, 4300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_with_standbys(seed: int) -> None:
     """On the plain topology, as the others refuse them, and with what may differ beside them."""
@@ -118,7 +119,7 @@ def test_nothing_breaks_with_standbys(seed: int) -> None:
     holds(replace(Schedule.of(seed).plain(), availability=mode).drawn_further())
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("availability", ["active-standby", "passive-standby"])
 def test_a_standby_is_promoted_by_the_coordinator_and_nothing_goes_back(
     availability: str, monkeypatch: pytest.MonkeyPatch
@@ -133,14 +134,14 @@ def test_a_standby_is_promoted_by_the_coordinator_and_nothing_goes_back(
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [2, 9, *(pytest.param(s, marks=pytest.mark.wide) for s in range(60, 66)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(5000, 5300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_with_upstream_backup(seed: int) -> None:
     """On the plain topology, as the others refuse it, and with what may differ beside it."""
     holds(replace(Schedule.of(seed).plain(), availability="upstream-backup").drawn_further())
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_lost_partition_is_fed_again_by_what_the_coordinator_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "KINDS", {**KINDS, "its-node-dies": its_node_dies})
     with fed_again() as seen:
@@ -151,7 +152,7 @@ def test_a_lost_partition_is_fed_again_by_what_the_coordinator_plans(monkeypatch
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [3, *(pytest.param(s, marks=pytest.mark.wide) for s in range(80, 85)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(6000, 6300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_in_the_order_of_arrival(seed: int) -> None:
     holds(Schedule.of(seed).in_arrival())
@@ -159,7 +160,7 @@ def test_nothing_breaks_in_the_order_of_arrival(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "seed", [4, *(pytest.param(s, marks=pytest.mark.wide) for s in range(100, 105)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(7000, 7300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_in_the_order_of_arrival_by_own_clocks(seed: int) -> None:
     holds(Schedule.of(seed).in_arrival(OWN_CLOCKS))
@@ -168,7 +169,7 @@ def test_nothing_breaks_in_the_order_of_arrival_by_own_clocks(seed: int) -> None
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [5, *(pytest.param(s, marks=pytest.mark.wide) for s in range(120, 125)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8000, 8300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_in_the_order_of_arrival_with_a_cycle(seed: int) -> None:
     holds(Schedule.of(seed).in_arrival(feedback=True))
@@ -193,7 +194,7 @@ def test_rows_under_way_in_a_cycle_that_no_checkpoint_has_are_missed(monkeypatch
     assert any(found is not None and found.invariant == "E1" for found in violations)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("checkpoint", ["", OWN_CLOCKS], ids=["rounds", "own clocks"])
 def test_an_executor_that_dies_alone_takes_everything_back_in_the_order_of_arrival(checkpoint: str) -> None:
     """Its node goes on with another one, so the next desired state still has its partitions there."""
@@ -224,7 +225,7 @@ def losses_at_some_moments() -> Iterator[Schedule]:
         yield Schedule(seed, faults, order="arrival", checkpoint=OWN_CLOCKS)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_snapshots_with_uneven_inputs_are_restored_in_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = restored_uneven(monkeypatch)
     for schedule in losses_at_some_moments():
@@ -249,7 +250,7 @@ def test_a_snapshot_that_forgets_what_came_early_shows(monkeypatch: pytest.Monke
     assert any(found is not None and found.invariant == "E1" for found in violations)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_slow_source_makes_inputs_come_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     early = list[int]()
     take = Frontier.take
@@ -296,7 +297,7 @@ def test_an_executor_that_dies_while_it_is_stopped_keeps_no_node_away() -> None:
     holds(Schedule(718, stops, recovery=", scope: ancestors", cpu="210m", feedback=True))
 
 
-@pytest.mark.soak
+@pytest.mark.wide
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", range(1000, 3000, 100))
 def test_nothing_breaks_in_very_many(first: int) -> None:
@@ -339,6 +340,7 @@ def test_nothing_breaks_while_settings_change(seed: int, monkeypatch: pytest.Mon
     assert taken[-1] == revision_of_settings(wanted), "the newest is followed in the end"
 
 
+@pytest.mark.wide
 def test_the_same_seed_gives_the_same_run() -> None:
     faults = (Fault(3.0, "node-dies", 1, 4.0), Fault(6.0, "driver-dies"), Fault(9.0, "connection-breaks", 2))
     one, two = run(Schedule(5, faults)), run(Schedule(5, faults))
@@ -376,7 +378,7 @@ def ends_the_driver(cluster: Cluster, fault: Fault) -> bool:
     return True
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize(("wrong", "found"), [(removes_output, "E1"), (ends_the_driver, "unforeseen")])
 def test_what_a_wrong_product_would_do_is_found(
     wrong: Callable[[Cluster, Fault], bool], found: str, monkeypatch: pytest.MonkeyPatch
@@ -446,7 +448,7 @@ def overtaken(monkeypatch: pytest.MonkeyPatch) -> Schedule:
     return Schedule(5, (Fault(4.9, "overtaken-once", 0, 0.8), Fault(5.0, "its-node-dies", 1, 20.0)))
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_coordinator_that_is_overtaken_is_refused_by_the_versions_alone(
     overtaken: Schedule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,7 +483,7 @@ def test_what_goes_back_is_installed_anew_also_where_nothing_of_it_was_forgotten
     assert kept, "it was to go back while it was at work"
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_seeds_run_eventual_checkpoints_standbys_upstream_backup_and_arrival_too() -> None:
     drawn = [Schedule.of(seed) for seed in range(100)]
     assert 10 < sum(schedule.checkpoint == EVENTUAL for schedule in drawn) < 50
@@ -494,7 +496,7 @@ def test_seeds_run_eventual_checkpoints_standbys_upstream_backup_and_arrival_too
     assert all(schedule.allowed for schedule in drawn)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_half_of_the_seeds_with_a_way_to_be_available_have_several() -> None:
     drawn = [ways for seed in range(400) if (ways := Schedule.of(seed).availability) != "checkpoint"]
     mixed = [ways for ways in drawn if len(set(ways.split(","))) > 1]
@@ -504,7 +506,7 @@ def test_half_of_the_seeds_with_a_way_to_be_available_have_several() -> None:
     assert len(beside) > 8, "of each of the four with another one, and of more"
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_slots_of_different_ages_are_restored_in_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which ages they have depends on when each was written, so one of some seeds has to show it."""
     seen: list[tuple[int, int]] = []
@@ -529,7 +531,7 @@ def test_a_schedule_is_printed_as_it_is_written() -> None:
     assert eval(str(schedule), {"Schedule": Schedule, "Fault": Fault}) == schedule
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("availability", ["active-standby", "passive-standby"])
 def test_a_notice_lets_standbys_take_over_before_the_node_is_gone(
     availability: str, monkeypatch: pytest.MonkeyPatch

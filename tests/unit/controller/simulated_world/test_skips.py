@@ -19,6 +19,7 @@ from reprise.controller.simulated_world.faults import KINDS, Fault
 from reprise.controller.simulated_world.schedule import Schedule, run
 from reprise.scheduler import Decision
 from reprise.scheduler.incident import PlanRecord
+from tests.support.seeds import soak_seeds
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
 from tests.unit.controller.simulated_world.test_schedules import holds
 
@@ -90,6 +91,7 @@ def its_node_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "KINDS", {**KINDS, "its-node-dies": at_node_of(ITS)})
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("its_node_dies")
 @pytest.mark.parametrize("later", [1.0, 8.0], ids=["in the burst", "while the first plan waits"])
 @pytest.mark.parametrize("recovery", [RECOMMEND, RECOMMEND + BEST_CASE])
@@ -124,7 +126,7 @@ def test_with_standby_nodes_a_query_is_skipped_as_without() -> None:
 @pytest.mark.parametrize("recovery", [RECOMMEND, BEST_CASE])
 @pytest.mark.parametrize(
     "seed", [2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(300, 304)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(12000, 12300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_where_people_skip_queries_and_approve_plans(seed: int, recovery: str) -> None:
     schedule = replace(Schedule.of(seed).plain(), recovery=recovery, windowed=True).with_wishes()

@@ -23,6 +23,7 @@ from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.node.standbys import KeptOutput
 from reprise.spark_jobs.sinks.files import BatchFiles
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
+from tests.support.seeds import soak_seeds
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
 from tests.unit.controller.simulated_world.test_schedules import holds, promotions
 
@@ -43,7 +44,7 @@ def invariant(outcome: Outcome) -> str:
 
 @pytest.mark.parametrize(
     "seed", [4, *(pytest.param(s, marks=pytest.mark.wide) for s in range(95, 101)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(7000, 7300))],
+             *soak_seeds(300)],
 )  # fmt: skip
 def test_nothing_breaks_where_batches_are_skipped(seed: int) -> None:
     holds(replace(Schedule.of(seed).plain(), availability=AMNESIA))
@@ -91,7 +92,7 @@ def test_a_copy_with_another_state_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert invariant(run(Schedule(3, (), availability=PASSIVE))) == "H2"
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_copy_beside_partitions_that_are_fed_again_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert invariant(run(Schedule(3, (), availability=FED_BESIDE))) == ""
     tables = StateCopy.tables
@@ -116,6 +117,7 @@ def its_node_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "KINDS", {**KINDS, "its-node-dies": at_node_of("count.0")})
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("its_node_dies")
 def test_copies_of_an_arbitrary_operator_are_compared_with_what_it_has_had() -> None:
     with promotions() as promoted:

@@ -106,6 +106,7 @@ def goes_on(world: World, spare: str = "") -> None:
     decide(world, engine.desired.generation, engine.punctuations.newest, dict(engine.desired.assignment))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("job", "stage", "slot"), [(9, 0, 0), (9, 0, 2), (9, 1, 3), (9, 2, 1), (10, 0, 0)])
 @pytest.mark.usefixtures("small_windows")
 def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(

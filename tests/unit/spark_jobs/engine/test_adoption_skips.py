@@ -15,6 +15,7 @@ from reprise.spark_jobs.engine.adoption import SurveyError, _has_worked, adopt
 from reprise.spark_jobs.node.command import Report, Usage
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
 from tests.support.losses import cuts_power, fresh_nodes, replaces
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_adoption import dies, follows, next_driver
 from tests.unit.spark_jobs.engine.test_scope import installed
 from tests.unit.spark_jobs.engine.test_skip_asked import (
@@ -52,6 +53,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return world.output()
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("jobs", [0, 1, 3])
 @pytest.mark.parametrize("stage", [0, 2])
 def test_wherever_a_driver_ends_after_a_gap_all_goes_on_where_it_is(
@@ -78,7 +80,7 @@ def test_wherever_a_driver_ends_after_a_gap_all_goes_on_where_it_is(
     assert {name: after[name] for name in shown} == shown
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_gap_that_is_on_record_and_was_told_to_nobody_stays_one(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +145,7 @@ def test_who_has_applied_batches_or_read_a_state_may_have_that_of_before(
     assert _has_worked(Report(0, "h", {}, {}, usage=found), "parse.0") == worked
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_what_was_sealed_and_not_decided_is_taken_in_again(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -178,7 +180,7 @@ def test_the_next_driver_can_be_asked(tmp_path: Path, expected: dict[str, bytes]
     assert check(world, expected)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_reader_that_is_lost_with_the_driver_needs_what_was_never_made_and_all_goes_back(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -210,10 +212,10 @@ def begins_another(world: World, rng: random.Random, fresh: Iterator[str]) -> No
     world.want(desired.generation + 1, newest, world.spread(*world.nodes.living()), retain=True)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 7)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(7, 150))],
+             *soak_seeds(143)],
 )  # fmt: skip
 def test_drivers_end_and_people_ask_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int

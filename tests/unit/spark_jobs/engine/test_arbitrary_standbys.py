@@ -24,6 +24,7 @@ from reprise.spark_jobs.topology import load_text
 from tests.support import coin
 from tests.support.coin import EVERY, TOLD_TO_TWO
 from tests.support.losses import lose_nodes_at_any_moment
+from tests.support.seeds import soak_seeds
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -386,7 +387,7 @@ def test_at_the_end_of_the_stream_no_output_waits(tmp_path: Path, readers: Reade
 
 @pytest.mark.parametrize(
     "seed", [*range(8), *(pytest.param(s, marks=pytest.mark.wide) for s in range(8, 18)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(18, 300))],
+             *soak_seeds(282)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, readers: Readers, seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, and plans come early and late."""

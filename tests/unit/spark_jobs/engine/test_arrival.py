@@ -21,6 +21,7 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import encoded
 from reprise.spark_jobs.state.revision import RevisionError, Revisions, differences, revision_of
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.seeds import soak_seeds
 from tests.support.straggling import Straggler
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
@@ -161,7 +162,7 @@ def test_rows_are_those_of_the_definition(resource: StreamTopology, expected: Ro
     assert all(r.position == final and r.frontier.position == final for r in runtimes(world).values())
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_fast_input_is_applied_while_a_slow_one_is_missing(
     resource: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
@@ -203,7 +204,7 @@ def test_aligned_partitions_wait_for_the_slow_input(resource: StreamTopology, tm
     assert world.engine.progress.deterministic
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_no_checkpoint_has_rows_of_later_batches(
     resource: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
@@ -222,7 +223,7 @@ def test_no_checkpoint_has_rows_of_later_batches(
     assert len(world.output()) == 20 * len(world.topology.queries)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_orders_change_with_an_incident(resource: StreamTopology, expected: Rows, tmp_path: Path) -> None:
     world = started(resource, tmp_path, "a", "b", "c", "d")
     orders = [world.engine.arrival.order]
@@ -259,7 +260,7 @@ def test_orders_change_with_an_incident(resource: StreamTopology, expected: Rows
     assert shown(world) == expected
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_an_incident_that_begins_with_uneven_inputs(
     resource: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
@@ -385,7 +386,7 @@ def test_jobs_that_fail_repeat_nothing(
     [
         0,
         *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 3)),
-        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 20)),
+        *soak_seeds(17),
     ],
 )
 def test_random_losses(resource: StreamTopology, expected: Rows, tmp_path: Path, seed: int) -> None:

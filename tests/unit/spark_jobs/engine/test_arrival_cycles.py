@@ -23,6 +23,7 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.state.savepoint_wish import SavepointWish
 from reprise.spark_jobs.state.savepoints import Savepoints
 from reprise.spark_jobs.topology import StreamTopology, load_text, load_topology, override
+from tests.support.seeds import soak_seeds
 from tests.support.straggling import Straggler
 from tests.unit.spark_jobs.engine import test_arrival
 from tests.unit.spark_jobs.engine.test_arrival import (
@@ -139,7 +140,7 @@ def test_rows_are_those_of_the_definition(case: Case, tmp_path: Path) -> None:
     assert early(world) > 0
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_what_goes_round_waits_for_an_input_that_stands_still(laps: Case, tmp_path: Path) -> None:
     """While work on other inputs from outside goes on up to the next checkpoint."""
     resource, expected = laps
@@ -178,6 +179,7 @@ def is_one_lap_further_with_each_batch(world: World) -> None:
         assert Counter({row: n for row, n in after.items() if row[2] != LAPS}) == goes_on
 
 
+@pytest.mark.wide
 def test_a_checkpoint_has_the_rows_of_its_batch_that_go_round(laps: Case, tmp_path: Path) -> None:
     """All that was made of the last batch, in however many messages, and nothing else."""
     resource, _ = laps
@@ -213,7 +215,7 @@ def stored(world: World, checkpoint: int) -> Iterator[tuple[str, pa.Table]]:
             yield from store.read_state(snapshot.file).items()
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "lost", [("b",), ("b", "c"), ("a", "b", "c", "d"), ()], ids=["one", "two", "all", "driver"]
 )
@@ -237,7 +239,7 @@ def test_everything_goes_back_to_the_checkpoint(case: Case, tmp_path: Path, lost
     assert shown(world) == expected
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_an_incident_with_a_part_of_the_cycle(case: Case, tmp_path: Path) -> None:
     """Those that are lost come back later, in aligned order, and are sent what was kept for them."""
     resource, expected = case
@@ -320,7 +322,7 @@ def test_a_straggler_behind_more_than_may_be_under_way(
     [
         0,
         *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 3)),
-        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 40)),
+        *soak_seeds(37),
     ],
 )
 def test_random_losses(case: Case, tmp_path: Path, seed: int) -> None:
@@ -330,7 +332,7 @@ def test_random_losses(case: Case, tmp_path: Path, seed: int) -> None:
     assert shown(world) == expected
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_the_order_changes_at_a_checkpoint_with_rows_under_way(case: Case, tmp_path: Path) -> None:
     """From one order to the other and back, at batches in which rows go round."""
     resource, expected = case
@@ -393,7 +395,7 @@ def test_order_and_protocol_change_together_with_rows_under_way(
     assert shown(world) == expected
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("order", ["arrival", "aligned"])
 def test_another_topology_goes_on_from_a_savepoint_of_it(laps: Case, tmp_path: Path, order: str) -> None:
     resource, expected = laps

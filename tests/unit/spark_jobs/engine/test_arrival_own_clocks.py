@@ -21,6 +21,7 @@ from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.seeds import soak_seeds
 from tests.support.straggling import Straggler
 from tests.unit.spark_jobs.engine import test_arrival
 from tests.unit.spark_jobs.engine.test_arrival import (
@@ -97,7 +98,7 @@ def all_back(world: World, *nodes: str, generation: int | None = None) -> None:
     world.want(again, world.engine.punctuations.newest, world.spread(*nodes))
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_straggler_holds_nobody_up_and_snapshots_have_what_is_under_way(
     own: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
@@ -164,11 +165,11 @@ def lost_at_random(world: World, rng: random.Random, expected: Rows) -> None:
 SEEDS = [
     0,
     *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 4)),
-    *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 30)),
+    *soak_seeds(26),
 ]
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_losses(own: StreamTopology, expected: Rows, tmp_path: Path, seed: int) -> None:
     world = started(own, tmp_path, "n1", "n2", "n3", "n4")
@@ -212,7 +213,7 @@ def test_jobs_that_fail_repeat_nothing(
     assert shown(world) == expected
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_one_that_is_lost_in_the_same_generation_takes_everything_back(
     own: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
@@ -232,7 +233,7 @@ def test_one_that_is_lost_in_the_same_generation_takes_everything_back(
     assert shown(world) == expected
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_damaged_snapshot_is_passed_over_and_said(
     own: StreamTopology, expected: Rows, tmp_path: Path
 ) -> None:
@@ -340,7 +341,7 @@ def test_lines_before_the_numbers_began_anew_are_left_out_though_the_even_line_i
     assert world.engine.restore_point.manifest(k).numbered_from == k
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_line_that_an_earlier_driver_replaces_late_does_not_count(
     own: StreamTopology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,7 +423,7 @@ def test_of_one_count_are_the_lines_whose_numbers_begin_where_those_of_the_newes
     assert (sorted(kept), began) == ([15, 18, 21], 9), "the stream went on through an even line"
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_another_order_goes_on_from_no_line_with_inputs_that_are_not_even(
     own: StreamTopology, resource: StreamTopology, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import lose_nodes_at_any_moment
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine.test_standbys import all_ready, recover, stands_still
 from tests.unit.spark_jobs.engine.test_upstream_backup import (
@@ -96,6 +97,7 @@ def paused(engine: Engine, now: bool) -> None:
     engine.desired = replace(engine.desired, paused=now)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stage", [0, pytest.param(1, marks=pytest.mark.wide), 2])
 @pytest.mark.parametrize(("node", "partition"), [("c", "parse.0"), ("d", "window.0")])
 @pytest.mark.parametrize("mode", MODES)
@@ -123,6 +125,7 @@ def test_both_are_lost_at_any_stage_and_nothing_is_read(
     assert engine.desired.generation == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stage", [0, pytest.param(1, marks=pytest.mark.wide), 2])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_window_goes_on_where_its_standby_is_whenever_its_node_is_lost(
@@ -140,6 +143,7 @@ def test_a_window_goes_on_where_its_standby_is_whenever_its_node_is_lost(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stage", [0, pytest.param(1, marks=pytest.mark.wide), 2])
 @pytest.mark.parametrize("mode", MODES)
 def test_the_standby_is_lost_in_the_job_that_promotes_it(
@@ -159,6 +163,7 @@ def test_the_standby_is_lost_in_the_job_that_promotes_it(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", MODES)
 def test_checkpoints_that_are_being_taken_are_completed(
     tmp_path: Path, expected: dict[str, bytes], mode: str
@@ -180,6 +185,7 @@ def test_checkpoints_that_are_being_taken_are_completed(
     assert engine.desired.generation == 1
 
 
+@pytest.mark.wide
 def test_no_partition_counts_as_lost_that_was_promoted(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """Where it moves later, it goes by a checkpoint like any other."""
     world = world_of(tmp_path, with_mode("active-standby"))
@@ -194,6 +200,7 @@ def test_no_partition_counts_as_lost_that_was_promoted(tmp_path: Path, expected:
     finish(world, expected)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", MODES)
 def test_the_checkpoint_is_taken_where_it_is_newer(tmp_path: Path, mode: str, watch: Watch) -> None:
     """A window that was open at the checkpoint began before it, and nobody keeps for a standby what a checkpoint covers."""
@@ -217,6 +224,7 @@ def test_the_checkpoint_is_taken_where_it_is_newer(tmp_path: Path, mode: str, wa
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", [*MODES, "upstream-backup"])
 def test_senders_keep_nothing_for_it_that_a_checkpoint_covers(tmp_path: Path, mode: str) -> None:
     """With upstream backup they do: what a window that was open at the checkpoint depends on."""
@@ -234,6 +242,7 @@ def test_senders_keep_nothing_for_it_that_a_checkpoint_covers(tmp_path: Path, mo
     assert "window.0" in engine.upstream.causes
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", MODES)
 def test_where_memory_is_short_it_is_fed_by_what_was_spared_and_nobody_goes_back(
     tmp_path: Path, expected: dict[str, bytes], mode: str, watch: Watch
@@ -257,6 +266,7 @@ def spare(engine: Engine) -> set[str]:
     return {p for p, cause in known.causes.items() if cause >= newest and known._kept(p) <= cause}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("memory", ["1Mi", "8Ki"])
 @pytest.mark.parametrize("mode", MODES)
 def test_at_every_moment_what_remains_is_enough_to_rebuild(
@@ -272,6 +282,7 @@ def test_at_every_moment_what_remains_is_enough_to_rebuild(
     finish(world, expected)
 
 
+@pytest.mark.wide
 def test_nothing_is_copied_of_a_partition_that_is_being_fed(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +318,7 @@ def test_nothing_is_copied_of_a_partition_that_is_being_fed(
     finish(world, expected)
 
 
+@pytest.mark.wide
 def test_who_goes_to_its_copy_at_the_same_time_is_given_all_that_follows_from_there(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -329,6 +341,7 @@ def test_who_goes_to_its_copy_at_the_same_time_is_given_all_that_follows_from_th
     assert watch.read == []
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("mode", ["upstream-backup", *MODES])
 def test_a_reader_that_is_lost_with_it_and_goes_to_its_copy_is_given_all_that_follows_from_there(
     tmp_path: Path, mode: str, watch: Watch
@@ -361,6 +374,7 @@ def test_a_reader_that_is_lost_with_it_and_goes_to_its_copy_is_given_all_that_fo
     assert watch.read == []
 
 
+@pytest.mark.wide
 def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,7 +404,7 @@ def back(world: World, wanted: Collection[str]) -> None:
 
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8, 300))],
+             *soak_seeds(292)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch, monkeypatch: pytest.MonkeyPatch
@@ -430,6 +444,7 @@ def test_nodes_are_lost_at_any_moment(
     assert twins.compared > 0
 
 
+@pytest.mark.wide
 def test_who_counts_as_backed_is_while_standbys_of_its_readers_come_and_go(
     tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import load_text, override
 from tests.support.losses import lose_a_node_or_everything
 from tests.support.pumped_engine import PumpedNodes
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine import test_uncoordinated
 from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fixtures)
     at_once,
@@ -57,7 +58,7 @@ spec:
   nodes: {{count: 2}}
 """
 """A cycle of three whose replays differ."""
-SEEDS = [0, 1, *(pytest.param(s, marks=pytest.mark.soak) for s in range(2, 12))]
+SEEDS = [0, 1, *soak_seeds(10)]
 
 
 @pytest.fixture(params=["chained", "continuous"])

@@ -23,6 +23,7 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 from tests.support.cycles import ROUNDS
 from tests.support.losses import lose_nodes_at_any_moment, tick_losing
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as backup
 from tests.unit.spark_jobs.engine.test_standbys import all_ready, recover
@@ -61,7 +62,7 @@ PAGED = {
     "checkpoint.state": "paged",
     **{f"operators[{n}].class": "reprise.controller.simulated_world.operators:Paged" for n in OPERATORS},
 }
-SOAK = pytest.mark.soak
+WIDE = pytest.mark.wide
 CASES = {
     "active": each("active-standby"),
     "passive": each("passive-standby"),
@@ -69,12 +70,12 @@ CASES = {
 }
 EXAMPLES = {("active", 0), ("passive", 1), ("active", 2)}
 in_each_case = pytest.mark.parametrize(
-    "changes", [CASES["active"], CASES["passive"], pytest.param(CASES["pages"], marks=SOAK)], ids=CASES
+    "changes", [CASES["active"], CASES["passive"], pytest.param(CASES["pages"], marks=WIDE)], ids=CASES
 )
 in_each_case_at_each_stage = pytest.mark.parametrize(
     ("changes", "stage"),
     [
-        pytest.param(changes, stage, id=f"{name}-{stage}", marks=[] if (name, stage) in EXAMPLES else SOAK)
+        pytest.param(changes, stage, id=f"{name}-{stage}", marks=[] if (name, stage) in EXAMPLES else WIDE)
         for name, changes in CASES.items()
         for stage in range(3)
     ],
@@ -145,6 +146,7 @@ def loses_at(world: World, stage: int, *nodes: str) -> None:
     tick(world, 2)
 
 
+@pytest.mark.wide
 def test_without_a_failure_the_output_is_that_of_the_definition(
     tmp_path: Path, expected: dict[str, bytes], twins: standbys.Watch
 ) -> None:
@@ -303,7 +305,7 @@ def lost_at_random(
 
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 8)),
-             *(pytest.param(s, marks=SOAK) for s in range(8, 400))],
+             *soak_seeds(392)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Each operator in a way of its own."""
@@ -330,7 +332,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> backup.Watch:
 @pytest.mark.parametrize(
     ("mode", "stage"),
     [*(("upstream-backup", stage) for stage in range(3)),
-     *(pytest.param(mode, stage, marks=[] if stage == 1 else SOAK) for mode in MODES for stage in range(3))],
+     *(pytest.param(mode, stage, marks=[] if stage == 1 else WIDE) for mode in MODES for stage in range(3))],
 )  # fmt: skip
 def test_a_partition_in_a_cycle_is_fed_again_by_what_it_reads(
     tmp_path: Path,
@@ -358,6 +360,7 @@ def test_a_partition_in_a_cycle_is_fed_again_by_what_it_reads(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("memory", ["1Mi", "2Ki"])
 def test_at_every_moment_what_remains_is_enough_to_rebuild(
     tmp_path: Path, in_windows: dict[str, bytes], watch: backup.Watch, memory: str
@@ -391,7 +394,7 @@ def test_all_of_a_cycle_is_lost_and_what_went_round_comes_from_the_checkpoint(
 
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 8)),
-             *(pytest.param(s, marks=SOAK) for s in range(8, 400))],
+             *soak_seeds(392)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment_and_fed_again(
     tmp_path: Path, in_windows: dict[str, bytes], watch: backup.Watch, seed: int

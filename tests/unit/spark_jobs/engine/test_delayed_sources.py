@@ -136,6 +136,7 @@ def test_a_source_that_deletes_what_it_may_still_has_what_its_delayed_reader_nee
     assert Trimming.missed == []
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("lost", [("a", "b"), ("b",), ()], ids=["all", "one", "driver"])
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_are_those_without_failures(

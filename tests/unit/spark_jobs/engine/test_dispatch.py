@@ -91,6 +91,7 @@ def commands(job: int, home: dict[str, str], said: dict[str, Any]) -> dict[str, 
     }  # fmt: skip
 
 
+@pytest.mark.wide
 @examples(200)
 @given(jobs())
 def test_what_a_host_reads_is_what_it_was_meant_to_be_told(
@@ -229,7 +230,7 @@ def working(folder: Path) -> World:
     return world
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_after_a_job_that_some_missed_all_are_told_everything(tmp_path: Path, stage: int) -> None:
     """Of a failed job the driver cannot know who has its orders: here the third node misses them, or all have them."""

@@ -47,6 +47,7 @@ def world_of(folder: Path, mode: str) -> World:
     return world
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize("mode", MODES)
 def test_both_are_lost_at_any_stage_and_nothing_of_the_window_is_read(
@@ -71,6 +72,7 @@ def test_both_are_lost_at_any_stage_and_nothing_of_the_window_is_read(
     assert engine.desired.generation == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_window_goes_on_where_its_standby_is_whenever_its_node_is_lost(

@@ -93,7 +93,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "WINDOW", 3)
 
 
-@pytest.fixture(params=["tight", pytest.param("loose", marks=pytest.mark.soak)])
+@pytest.fixture(params=["tight", pytest.param("loose", marks=pytest.mark.wide)])
 def pace(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -191,7 +191,7 @@ def test_who_is_lost_goes_back_to_its_oldest_slot_and_nobody_else_does(
 
 SHORT = ((0, "loose"), (4, "loose"), (2, "tight"))
 SEEDS = [
-    pytest.param(seed, pace, marks=[] if (seed, pace) in SHORT else pytest.mark.soak)
+    pytest.param(seed, pace, marks=[] if (seed, pace) in SHORT else pytest.mark.wide)
     for seed in range(12)
     for pace in PACES
 ]
@@ -251,7 +251,7 @@ def damage(world: World, path: str) -> None:
     (world.checkpoints / path).write_bytes((world.checkpoints / path).read_bytes()[:-9])
 
 
-@pytest.mark.parametrize("which", ["newest", pytest.param("earlier", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("which", ["newest", pytest.param("earlier", marks=pytest.mark.wide)])
 def test_a_damaged_segment_is_passed_over_and_said(
     which: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -331,7 +331,7 @@ def test_a_snapshot_names_a_bounded_number_of_segments_and_old_ones_go(
     assert world.output() == expected
 
 
-@pytest.mark.parametrize("then", ["coordinated", pytest.param("uncoordinated", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("then", ["coordinated", pytest.param("uncoordinated", marks=pytest.mark.wide)])
 def test_another_protocol_goes_on_from_a_line_of_logs_and_back(
     then: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:

@@ -104,7 +104,7 @@ def test_there_is_one_of_each_kind_and_all_come_from_the_checkpoint(resource: St
     assert {spec.availability for spec in specs.values()} == {"checkpoint"}
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_a_node_is_lost_at_any_stage(

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.hashtags import WITH_STANDBYS
 from tests.support.losses import FilesAway, lose_nodes_at_any_moment
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_standbys import (
     STANDBYS,
     back,
@@ -55,7 +56,7 @@ def plans(world: World, dice: random.Random, mine: Collection[str]) -> Callable[
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize(
     "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(6, 100))],
+             *soak_seeds(94)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path,
@@ -74,7 +75,7 @@ def test_nodes_are_lost_at_any_moment(
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 3)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(3, 100))],
+             *soak_seeds(97)],
 )  # fmt: skip
 def test_nodes_are_lost_while_sinks_are_away(
     tmp_path: Path,

@@ -12,6 +12,7 @@ import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import load_text
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, installed, resource_of
 from tools.testbed.local_engine import World
@@ -39,6 +40,7 @@ def over(world: World) -> None:
     world.want(1, engine.punctuations.newest, dict(engine.desired.assignment))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("scope", ["auto", "ancestors", "global"])
 @pytest.mark.parametrize("node", ["b", *(pytest.param(n, marks=pytest.mark.wide) for n in "ac")])
 def test_a_node_is_emptied_and_nobody_else_goes_back(
@@ -85,7 +87,7 @@ def test_the_checkpoint_comes_at_once_and_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(s, marks=pytest.mark.soak) for s in range(3, 10))])
+@pytest.mark.parametrize("seed", [0, 1, 2, *soak_seeds(7)])
 def test_moves_and_losses_at_random(text: str, expected: dict[str, bytes], tmp_path: Path, seed: int) -> None:
     """Some partitions go somewhere else, again and again; jobs are lost half-way, and nodes: also the one that has just been
     given something, and the one that has just given it away."""

@@ -58,6 +58,7 @@ CASES = [
 """All but the first are run less often."""
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(("text", "when", "lost", "stage"), CASES)
 def test_a_partition_goes_on_where_its_standby_is_while_something_is_lost(
     tmp_path: Path, expected: dict[str, bytes], text: str, when: str, lost: str, stage: int

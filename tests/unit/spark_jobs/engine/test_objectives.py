@@ -147,6 +147,7 @@ def test_a_shorter_objective_leaves_less_to_replay_after_a_loss(tmp_path: Path) 
     assert 0 < found["9s"]["bytes"] < 0.7 * found["10h"]["bytes"], found
 
 
+@pytest.mark.wide
 def test_hosts_keep_to_what_follows_from_it_and_the_driver_is_told(tmp_path: Path) -> None:
     world = World(resource_of(timed="60s", top="60s"), tmp_path, "w")
     world.nodes.start("a", "b", "c")

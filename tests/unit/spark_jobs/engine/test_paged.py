@@ -20,6 +20,7 @@ from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.losses import lose_at_any_stage
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_uncoordinated import begun, installed, restore, to_the_end
 from tools.testbed.local_engine import World, tick
@@ -65,6 +66,7 @@ def assert_all_on_record_can_be_restored(world: World) -> int:
     return sum(len(file.others) for manifest in manifests for file in manifest.files.values())
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_is_on_record_shares_files_and_stays_whole(
     protocol: str, expected: dict[str, bytes], tmp_path: Path
@@ -77,6 +79,7 @@ def test_what_is_on_record_shares_files_and_stays_whole(
     assert world.output() == expected
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("seed", range(3))
 def test_losses_change_no_byte_with_states_on_disk(
     expected: dict[str, bytes], tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -104,9 +107,7 @@ def test_losses_change_no_byte_with_states_on_disk(
 
 @pytest.mark.wide
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.soak) for s in range(3, 30))]
-)
+@pytest.mark.parametrize("seed", [*range(3), *soak_seeds(27)])
 def test_random_losses_change_no_byte(
     protocol: str, expected: dict[str, bytes], tmp_path: Path, seed: int
 ) -> None:
@@ -171,7 +172,7 @@ def test_another_way_of_storing_goes_on_from_what_is_there(
     assert assert_all_on_record_can_be_restored(world) == 0
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_damaged_page_is_said_and_the_line_before_is_taken(
     expected: dict[str, bytes], tmp_path: Path
 ) -> None:

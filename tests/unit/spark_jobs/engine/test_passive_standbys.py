@@ -24,6 +24,7 @@ from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.sinks import FileSink
 from tests.support.hashtags import WITH_STANDBYS
 from tests.support.losses import given, gives_more_in_one_job, lose_nodes_at_any_moment, tick_losing
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine import test_standbys as active
 from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
@@ -84,6 +85,7 @@ def sent(world: World, node: str, partition: str) -> PassiveStandby:
     return standby
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
 def test_a_standby_has_the_state_of_its_partition_and_steps_nothing(
     tmp_path: Path,
@@ -494,7 +496,7 @@ def test_a_reader_that_is_lost_too_is_fed_with_what_the_copy_keeps(
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_copy_whose_input_was_dropped_is_not_ready(tmp_path: Path, expected: Expected) -> None:
     """No checkpoint is ahead of it, and yet somebody could not send what follows."""
     text = ARRAYS.replace("bufferMemory: 1Mi", "bufferMemory: 4Ki, bufferDisk: 4Ki")
@@ -548,7 +550,7 @@ def test_a_host_that_began_anew_cannot_promote_what_it_had(
 @pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8, 200))],
+             *soak_seeds(192)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path,

@@ -52,6 +52,7 @@ def lost(world: World, partition: str) -> FailureKind | None:
     return failure.kind if failure else None
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("left", [-1, 4])
 def test_a_copy_that_is_less_than_the_driver_knows_is_not_promoted(
     tmp_path: Path, expected: Expected, left: int
@@ -141,7 +142,7 @@ def in_promotion(world: World, patch: pytest.MonkeyPatch) -> None:
     assert "count.0" in world.engine.installing
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
 def test_it_is_moved_while_it_is_promoted(tmp_path: Path, expected: Expected, text: str) -> None:
     """It begins at the checkpoint where it goes; what was on its way to become the partition is dropped."""
@@ -228,7 +229,7 @@ def test_a_partition_that_was_given_up_sends_to_no_standby_of_its_successor(
     finish(world, expected)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_what_is_called_ready_could_be_sent_what_follows(tmp_path: Path, expected: Expected) -> None:
     """Buffers are full, so what only a copy would need is dropped, and most of what is sent to it is lost: it is always some
     batches behind what was dropped.  After no job does it count as ready then."""
@@ -258,7 +259,7 @@ def test_what_is_called_ready_could_be_sent_what_follows(tmp_path: Path, expecte
     finish(world, expected)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "trouble", ["too large", "cannot be frozen", "is not taken", "is not taken at first"]
 )

@@ -36,7 +36,7 @@ def test_output_is_the_same_as_by_the_chain(
     assert isinstance(world.nodes, PumpedNodes) and world.nodes.delivered > 20
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.usefixtures("exchange")
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(2, 6))]

@@ -15,6 +15,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text
+from tests.support.seeds import soak_seeds
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
 DIAMOND = """
@@ -173,7 +174,7 @@ def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     [
         0,
         *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 5)),
-        *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 12)),
+        *soak_seeds(7),
     ],
 )
 def test_random_losses(

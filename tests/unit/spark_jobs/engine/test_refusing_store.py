@@ -35,6 +35,7 @@ def finished(world: World) -> None:
     assert len(world.output()) == 4 * LAST
 
 
+@pytest.mark.wide
 def test_state_that_cannot_be_stored_is_stored_later(world: World) -> None:
     blocker = world.checkpoints / "cp-00000010"
     blocker.write_text("not a folder")

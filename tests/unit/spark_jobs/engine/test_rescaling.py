@@ -72,6 +72,7 @@ def in_other_partitions(resource: StreamTopology, **numbers: int) -> StreamTopol
     return override(resource, {f"{kinds[n]}[{n}].parallelism": count for n, count in numbers.items()})
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("state", ["arrays", pytest.param("paged", marks=pytest.mark.wide)])
 def test_three_partitions_two_and_four_give_what_three_give(tmp_path: Path, state: str) -> None:
     """Each of them loses a node behind the savepoint from which it began."""

@@ -66,6 +66,7 @@ def to_the_end(world: World, newest: int) -> None:
     world.run(lambda e: e.done)
 
 
+@pytest.mark.wide
 def test_survivors_keep_their_state_and_feed_what_is_restored_at_once_and_later(
     text: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -220,7 +221,7 @@ def test_what_is_kept_is_what_the_newest_checkpoint_does_not_cover(tmp_path: Pat
     assert newest < world.engine.progress.kept_since <= world.engine.punctuations.newest
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_who_stands_before_the_newest_checkpoint_says_what_nobody_makes_again(tmp_path: Path) -> None:
     """Restored from one checkpoint while a newer one was complete; then what it reads is restored from the newer one."""
     calm = begun(resource_of(DIAMOND), tmp_path / "calm")

@@ -15,6 +15,7 @@ from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.operators import FlatMap
 from tests.support.losses import cuts_power, fresh_nodes, replaces
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_skipped import (
     back,
     begun,
@@ -106,6 +107,7 @@ def skip(world: World, *partitions: str, wish: str = "w1") -> None:
     place(world, anew)
 
 
+@pytest.mark.wide
 def test_a_batch_at_which_code_raises_is_gone_by(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     raises_at(world, "parse.0", 23)
@@ -121,7 +123,7 @@ def test_a_batch_at_which_code_raises_is_gone_by(tmp_path: Path, expected: dict[
     assert Picky.raised == [("parse.0", 23)]
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("then", ["driver", "rollback"])
 def test_who_replays_the_gap_does_not_raise_again_and_shows_the_same(
     tmp_path: Path, expected: dict[str, bytes], then: str
@@ -418,7 +420,7 @@ def test_who_reads_what_is_skipped_is_promoted_meanwhile(
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 7)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(7, 150))],
+             *soak_seeds(143)],
 )  # fmt: skip
 def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int, mode: str) -> None:
     """Code raises, nodes, jobs and drivers are lost at any stage, and somebody asks for what is not at work, early, late, in

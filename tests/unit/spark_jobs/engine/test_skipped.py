@@ -19,6 +19,7 @@ from reprise.spark_jobs.state.skips import Skip, SkipRecords
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import cuts_power, fresh_nodes, replaces
+from tests.support.seeds import soak_seeds
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -132,6 +133,7 @@ def check(world: World, expected: dict[str, bytes]) -> set[str]:
     return found
 
 
+@pytest.mark.wide
 def test_a_partition_begins_anew_and_what_lacks_its_rows_is_marked(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -180,7 +182,7 @@ def test_a_node_is_lost_at_any_stage(
     assert check(world, expected)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_reader_that_is_lost_too_is_restored_and_so_is_what_it_reads(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -197,7 +199,7 @@ def test_a_reader_that_is_lost_too_is_restored_and_so_is_what_it_reads(
     assert check(world, expected) == set()
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_what_was_shown_before_it_was_said_to_lack_rows_is_marked_as_well(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -265,7 +267,7 @@ def test_a_sink_whose_library_fails_at_a_mark_is_asked_again(
     assert world.engine.failed == {}
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("then", ["driver", "rollback", "loss"])
 def test_what_fails_later_shows_the_same_again(tmp_path: Path, expected: dict[str, bytes], then: str) -> None:
     """A gap that is behind the newest checkpoint: all that was shown is made again, from before the gap."""
@@ -319,7 +321,7 @@ def test_two_gaps_are_told_until_a_newer_checkpoint_is_restored_from(
     check(world, expected)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_without_word_of_the_readers_all_is_restored(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """The plan comes before a job has sealed what was lost: readers may have applied more than they have said."""
     world = world_of(tmp_path, ["parse"])
@@ -334,7 +336,7 @@ def test_without_word_of_the_readers_all_is_restored(tmp_path: Path, expected: d
     assert check(world, expected) == set()
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_moved_partition_keeps_its_state(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
@@ -402,7 +404,7 @@ def test_what_a_frozen_driver_writes_late_counts_for_nothing(tmp_path: Path, for
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 7)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(7, 150))],
+             *soak_seeds(143)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
@@ -440,6 +442,7 @@ def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes]
     assert {n: now[n] for n in shown} == shown
 
 
+@pytest.mark.wide
 def test_a_reader_that_is_handed_to_its_standby_in_the_same_step_does_not_stay(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:

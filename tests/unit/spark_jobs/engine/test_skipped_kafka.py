@@ -19,6 +19,7 @@ from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.kafka import transactions
 from reprise.spark_jobs.kafka.transactions import Session
 from tests.support.fake_kafka import Broker
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_skipped import back, begun, finish, nobody_went_back, restore
 from tests.unit.spark_jobs.engine.test_standbys import recover
 from tools.testbed.local_engine import World, past, tick
@@ -112,6 +113,7 @@ def check(broker: Broker, world: World, expected: Shown) -> None:
     assert gaps <= allowed, "more is marked than was skipped"
 
 
+@pytest.mark.wide
 def test_what_lacks_rows_is_marked_in_kafka_too(broker: Broker, tmp_path: Path, expected: Shown) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
@@ -132,7 +134,7 @@ def test_what_lacks_rows_is_marked_in_kafka_too(broker: Broker, tmp_path: Path, 
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(6, 60))],
+             *soak_seeds(54)],
 )  # fmt: skip
 def test_nodes_and_brokers_fail_at_any_moment(
     broker: Broker, tmp_path: Path, expected: Shown, seed: int
@@ -169,11 +171,11 @@ def test_nodes_and_brokers_fail_at_any_moment(
     close(world)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("window", ["active-standby", "passive-standby", "upstream-backup"])
 @pytest.mark.parametrize(
     "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 5)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(5, 40))],
+             *soak_seeds(35)],
 )  # fmt: skip
 def test_what_a_standby_shows_of_batches_that_lack_rows_is_marked_too(
     broker: Broker,

@@ -57,6 +57,7 @@ def goes_on_where_its_standby_is(world: World) -> None:
     world.want(1, world.engine.punctuations.newest, at, retain=True)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("ticks", [0, 1])
 def test_what_a_standby_has_applied_and_its_partition_skips_is_in_marked_batches_alone(
     tmp_path: Path,
@@ -81,6 +82,7 @@ def test_what_a_standby_has_applied_and_its_partition_skips_is_in_marked_batches
     assert whole == ([] if ticks else files)
 
 
+@pytest.mark.wide
 def test_what_a_standby_had_applied_is_skipped_when_everything_goes_back(
     tmp_path: Path,
     expected: dict[str, bytes],  # noqa: F811

@@ -108,6 +108,7 @@ def test_a_store_that_does_not_answer_keeps_nobody_waiting_but_those_that_it_hol
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_a_store_that_sleeps_holds_up_no_job(world: World, store: Store, expected: dict[str, bytes]) -> None:
     store.pause = lambda: SLEEP_S
     newest, failed = restores(world), world.engine.figures.failed_jobs

@@ -89,6 +89,7 @@ def finish(world: World, expected: dict[str, bytes], before: str) -> None:
     assert before == "arrival" or output == expected
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("before", BEFORE)
 def test_nothing_waits_any_more_once_what_waited_is_shown(

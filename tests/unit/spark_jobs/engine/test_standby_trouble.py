@@ -41,6 +41,7 @@ def with_checkpoint(folder: Path) -> World:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_a_standby_that_raises_begins_anew_after_pauses_that_grow(tmp_path: Path) -> None:
     world = world_of(tmp_path, {"count.0": "d"}, OFTEN)
     installed, begun, now = Preparing.installed, list[float](), [1000.0]
@@ -97,7 +98,7 @@ def test_pauses_end_with_a_standby_that_was_of_use(tmp_path: Path) -> None:
     assert known._falls["count.0"].until == now[0]
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_standby_whose_checkpoint_is_damaged_begins_from_the_next_one(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:

@@ -30,6 +30,7 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import WITH_STANDBYS
 from tests.support.losses import given, gives_more_in_one_job, lose_nodes_at_any_moment, tick_losing
+from tests.support.seeds import soak_seeds
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -162,6 +163,7 @@ def finish(world: World, expected: dict[str, bytes]) -> None:
     raise AssertionError("it goes back again and again")
 
 
+@pytest.mark.wide
 def test_standbys_step_as_their_partitions_do_and_show_nothing(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -498,7 +500,7 @@ def test_a_promotion_is_no_restoration_in_the_figures_and_its_work_is_counted_fr
     assert (engine.figures.restored, engine.figures.replay_bytes) == (restored, replayed)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_the_next_standby_takes_over_in_its_turn(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     for turn, batch in enumerate((12, 24, 36)):
@@ -554,7 +556,7 @@ def test_a_host_that_began_anew_cannot_promote_what_it_had(
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8, 200))],
+             *soak_seeds(192)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
@@ -647,7 +649,7 @@ def test_a_standby_is_lost_in_the_job_that_promotes_it(
     finish(world, expected)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_partition_that_still_runs_where_it_was_adds_nothing(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:

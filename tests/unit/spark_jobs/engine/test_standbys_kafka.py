@@ -29,6 +29,7 @@ from reprise.spark_jobs.topology import load_text
 from tests.support.fake_kafka import Broker
 from tests.support.hashtags import SKIPPED, WITH_STANDBYS
 from tests.support.losses import lose_nodes_at_any_moment
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as upstream
 from tools.testbed.local_engine import World, past, tick
@@ -174,6 +175,7 @@ def lose_at(world: World, way: Way, *at: int) -> Host:
     return host
 
 
+@pytest.mark.wide
 @EACH_WAY
 def test_what_was_committed_and_not_reported_is_not_written_again(
     broker: Broker, tmp_path: Path, way: Way, expected: Rows
@@ -191,7 +193,7 @@ def test_what_was_committed_and_not_reported_is_not_written_again(
     assert world.engine.figures.states_there == 0, "a state was read"
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @EACH_WAY
 def test_a_producer_that_is_still_there_is_fenced_when_its_successor_opens(
     broker: Broker, tmp_path: Path, way: Way, expected: Rows, monkeypatch: pytest.MonkeyPatch
@@ -249,7 +251,7 @@ def test_a_producer_that_is_still_there_is_fenced_when_its_successor_opens(
     assert world.engine.desired.generation == 1, "everything went back"
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @EACH_WAY
 def test_what_waits_for_its_brokers_is_not_lost_with_its_node(
     broker: Broker, tmp_path: Path, way: Way, expected: Rows, monkeypatch: pytest.MonkeyPatch
@@ -292,7 +294,7 @@ def test_what_waits_for_its_brokers_is_not_lost_with_its_node(
 @EACH_WAY
 @pytest.mark.parametrize(
     "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(6, 60))],
+             *soak_seeds(54)],
 )  # fmt: skip
 def test_nodes_and_brokers_fail_at_any_moment(
     broker: Broker, tmp_path: Path, way: Way, expected: Rows, seed: int

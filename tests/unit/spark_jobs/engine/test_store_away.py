@@ -144,6 +144,7 @@ def goes_on(cluster: Cluster, given_up: frozenset[int] = frozenset()) -> None:
     assert cluster.world.engine.bad_checkpoints == given_up
 
 
+@pytest.mark.wide
 def test_a_store_that_is_away_during_a_recovery_is_asked_again_and_no_checkpoint_is_given_up(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ class Refusing:
         world.want(2, world.engine.punctuations.newest, world.spread("a", "c"))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "error",
     [

@@ -214,6 +214,7 @@ def test_a_writer_that_is_closed_waits_for_nothing(tmp_path: Path) -> None:
     assert writer.collect()[0]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("seed", range(4))
 def test_losses_change_no_byte_where_everything_waits_for_everything(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -69,6 +69,7 @@ def test_a_poison_batch_is_named_and_not_retried(tmp_path: Path) -> None:
     assert len([name for name in written if name.startswith("good/")]) == engine.final
 
 
+@pytest.mark.wide
 def test_a_damaged_state_file_is_reported_and_the_one_before_serves(
     world: World, diamond_output: dict[str, bytes]
 ) -> None:
@@ -272,7 +273,7 @@ def test_full_buffers_do_not_stop_partitions_whose_targets_are_all_at_work(
     assert world.output() == diamond_output
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_output_that_was_given_up_is_missed_only_by_who_needs_it_and_a_rollback_mends_it(
     tmp_path: Path, diamond_output: dict[str, bytes]
 ) -> None:
@@ -324,7 +325,7 @@ def test_what_a_coordinator_still_names_is_there_though_one_is_kept(
     assert world.output() == diamond_output
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_one_checkpoint_is_kept_beside_the_one_that_may_be_named(tmp_path: Path) -> None:
     world, named, newest = one_kept(
         tmp_path, batches=600
@@ -380,7 +381,7 @@ def test_spilled_output_that_is_lost_fails_its_partition_which_makes_it_again(
     assert world.output() == diamond_output
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_feedback_that_was_spilled_is_in_the_checkpoint(tmp_path: Path) -> None:
     """A cycle's last output is a part of the state: without it the batch after a restoration would have other input."""
     text = Path("examples/feedback.yaml").read_text()

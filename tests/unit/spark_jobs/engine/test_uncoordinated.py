@@ -19,6 +19,7 @@ from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node import host as host_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.losses import lose_a_node_or_everything, lose_at_any_stage
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, past, tick
 
@@ -123,7 +124,7 @@ def test_who_is_lost_goes_back_to_its_own_snapshot_and_nobody_else_does(
     assert world.output() == expected
 
 
-SEEDS = [*range(4), *(pytest.param(s, marks=pytest.mark.soak) for s in range(4, 12))]
+SEEDS = [*range(4), *soak_seeds(8)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

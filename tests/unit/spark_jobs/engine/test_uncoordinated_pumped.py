@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.pumped_engine import PumpedNodes
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine import test_recovery, test_uncoordinated
 from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fixtures)
     at_once,
@@ -18,7 +19,7 @@ from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fi
 from tools.testbed import local_engine
 
 pytestmark = pytest.mark.wide
-SEEDS = [0, 1, *(pytest.param(s, marks=pytest.mark.soak) for s in range(2, 12))]
+SEEDS = [0, 1, *soak_seeds(10)]
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, make_operator
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import lose_nodes_at_any_moment
+from tests.support.seeds import soak_seeds
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -141,6 +142,7 @@ def lose(world: World, *nodes: str) -> set[str]:
     return lost
 
 
+@pytest.mark.wide
 def test_it_is_fed_by_the_plan_though_something_else_was_wanted_since_it_was_lost(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -161,6 +163,7 @@ def test_it_is_fed_by_the_plan_though_something_else_was_wanted_since_it_was_los
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize(("node", "partition"), [("c", "parse.0"), ("d", "window.0")])
 def test_a_node_is_lost_at_any_stage_and_nothing_is_read(
@@ -262,7 +265,7 @@ def lowest(world: World, partition: str) -> int:
     return min(wanted, default=at[partition])
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("memory", ["1Mi", "8Ki"])
 def test_at_every_moment_what_remains_is_enough_to_rebuild(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch, memory: str
@@ -294,7 +297,7 @@ def test_trimming_one_batch_too_much_is_found(
             rebuilds(world, watch)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_where_memory_is_short_it_is_fed_by_what_was_spared_and_nobody_goes_back(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -335,7 +338,7 @@ def test_full_buffers_let_go_of_the_backup_and_the_stream_goes_on(
     finish(world, reference.output())
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_full_buffers_of_an_incident_keep_what_backups_need_before_all_else(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -352,7 +355,7 @@ def test_full_buffers_of_an_incident_keep_what_backups_need_before_all_else(
     finish(world, expected)
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_partition_and_what_it_reads_are_lost_and_both_are_fed_again(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -398,7 +401,7 @@ def test_a_source_that_is_lost_too_is_read_from_the_checkpoint_on(
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("then", ["placed", "later"])
 def test_a_target_that_is_lost_too_is_given_what_follows_its_checkpoint(
     tmp_path: Path, expected: dict[str, bytes], then: str
@@ -420,7 +423,7 @@ def test_a_target_that_is_lost_too_is_given_what_follows_its_checkpoint(
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_target_that_is_lost_later_needs_what_was_never_given_and_everything_goes_back(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -484,7 +487,7 @@ def test_a_host_that_began_anew_on_a_node_that_lives(
     assert watch.read == []
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_a_new_driver_takes_everything_back_to_the_checkpoint(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -520,7 +523,7 @@ def test_checkpoints_that_are_being_taken_are_completed(tmp_path: Path, expected
     assert engine.desired.generation == 1
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_everything_goes_back_to_what_was_stored_of_it_afterwards(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -538,7 +541,7 @@ def test_everything_goes_back_to_what_was_stored_of_it_afterwards(
     assert watch.compared > 20
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -556,7 +559,7 @@ def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -580,7 +583,7 @@ def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8, 200))],
+             *soak_seeds(192)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch

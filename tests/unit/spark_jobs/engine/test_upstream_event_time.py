@@ -20,6 +20,7 @@ from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.sources.generator import GeneratorSource, Ints
 from reprise.spark_jobs.topology import load_text
 from tests.support.losses import lose_nodes_at_any_moment, tick_losing
+from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_upstream_backup import (
     NODES,
     Watch,
@@ -109,6 +110,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return world.output()
 
 
+@pytest.mark.wide
 def test_open_windows_are_begun_anew_and_nothing_is_read(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_node_is_lost_at_any_stage_and_nothing_is_read(
     assert world.engine.desired.generation == 1
 
 
+@pytest.mark.wide
 def test_what_was_stored_of_a_window_says_how_far_back_it_reaches(
     tmp_path: Path, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -174,6 +177,7 @@ def test_what_was_stored_of_a_window_says_how_far_back_it_reaches(
     finish(world, expected)
 
 
+@pytest.mark.wide
 def test_a_window_whose_last_batch_is_not_shown_yet_still_needs_what_that_was_made_of(
     tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +210,7 @@ def test_a_window_whose_last_batch_is_not_shown_yet_still_needs_what_that_was_ma
     finish(world, reference.output())
 
 
+@pytest.mark.wide
 def test_a_window_that_says_too_late_a_batch_is_found(
     tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +271,7 @@ def test_what_falls_or_is_no_batch_is_not_believed(
 @pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *(pytest.param(s, marks=pytest.mark.soak) for s in range(8, 150))],
+             *soak_seeds(142)],
 )  # fmt: skip
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch

@@ -159,6 +159,7 @@ def test_it_is_lost_again_while_it_is_fed_after_its_host_began_anew(tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_an_order_says_at_most_20_bytes_of_each_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def with_waiting_output(folder: Path, patch: pytest.MonkeyPatch, availability: s
     return world
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("placed", ["where it was", "elsewhere"])
 @pytest.mark.parametrize("kind", [FailureKind.STATE_LOST, FailureKind.NODE_LOST])
 @pytest.mark.parametrize("availability", ["checkpoint", "upstream-backup", "amnesia"])

@@ -28,7 +28,7 @@ from reprise.spark_jobs.node.outliving import Code, Place, digest, wait_for_next
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 from tools.testbed import waiting
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 TEXT = """
 apiVersion: reprise.dev/v1alpha1

@@ -240,7 +240,7 @@ def test_the_winner_of_an_auction_is_one_of_the_highest_valid_bids(
         assert winners.total() > 20
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @shapes
 @pytest.mark.parametrize("query", CLOSED)
 def test_what_auctions_sold_for_counts_once_they_have_closed(

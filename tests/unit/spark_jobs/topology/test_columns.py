@@ -149,6 +149,7 @@ def other_columns(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(seen=pl.lit(2))
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("path", [p for p in EXAMPLES if "kafka" not in p.name], ids=lambda p: p.stem)
 def test_what_the_library_declares_is_what_it_gives(path: Path) -> None:
     resource = load_topology(path, {"sources[flights].with.step": "480h", "sources[weather].with.step": "480h"}

@@ -23,6 +23,7 @@ def test_there_are_examples() -> None:
     assert {f.stem for f in FILES} >= {"minimal", "topology1", "topology2", "flights"}
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_an_example_runs_and_every_query_gives_rows(path: Path) -> None:
     resource = load_topology(path)
