@@ -42,20 +42,6 @@ def test_no_address_is_made_up() -> None:
     assert hosts <= KNOWN_HOSTS
 
 
-def test_the_readme_is_read_in_a_minute() -> None:
-    before, read_on, _ = (ROOT / "README.md").read_text().partition("## Read on")
-    assert read_on
-    assert len(before.split()) <= 350
-    assert [title for title in ("## See it", "## Status", "## Limits") if title not in before] == []
-
-
-def test_the_changelog_begins_with_the_version_that_this_is() -> None:
-    first = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert first is not None
-    assert first[1] == PROJECT["version"]
-    assert f"Version {PROJECT['version']}, not released" in (ROOT / "README.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("what", "version"),
     [
@@ -92,37 +78,3 @@ def test_python_is_what_the_project_asks_for() -> None:
     mark = "Programming Language :: Python :: "
     named = [one.removeprefix(mark) for one in PROJECT["classifiers"] if one.startswith(mark)]
     assert named == [least, newest], "what was run, with however little"
-
-
-def test_the_glossary_is_in_order_and_says_each_word_once() -> None:
-    lines = (ROOT / "docs" / "glossary.md").read_text().splitlines()
-    words = [line.split("|")[1].strip() for line in lines if line.startswith("| ")][1:]
-    assert len(words) > 30
-    assert words == sorted(set(words), key=str.casefold)
-
-
-def test_figures_beside_other_engines_are_those_of_the_benchmarks() -> None:
-    """The page repeats tables of another one, which is written anew when something is measured again."""
-    page, benchmarks = ((ROOT / "docs" / name).read_text() for name in ("beside-others.md", "benchmarks.md"))
-    measured = page.partition("## Measured beside")[2].partition("## Not measured")[0]
-    rows = [line for line in measured.splitlines() if line.startswith("| ")]
-    figures = {
-        one for row in rows for one in re.findall(r"(?<![\w.])\d[\d,]*\.?\d*(?= |,|$)", row.partition("|")[2])
-    }
-    assert len(figures) > 20
-    assert {
-        one for one in figures if not re.search(rf"(?<![\d.,]){re.escape(one)}(?!\d)", benchmarks)
-    } == set()
-    compared = [[cell.strip() for cell in row.split("|")[2:5]] for row in rows if row.count("|") == 6]
-    triples = [
-        [float(cell.replace(",", "")) for cell in cells] for cells in compared if cells[0][0].isdigit()
-    ]
-    assert len(triples) == 6
-    for ours, others, ratio in triples:
-        assert ours / others == pytest.approx(ratio, abs=0.05 if ratio > 2 else 0.015)
-    for name in ("incremental", "blocking"):
-        (row,) = [row for row in rows if row.startswith(f"| {name} |")]
-        assert any(
-            line.startswith(f"| {name} |") and line.endswith(row.partition(name)[2])
-            for line in benchmarks.splitlines()
-        )
