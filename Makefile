@@ -7,16 +7,8 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Also where the caller's environment says no: every process would compile all modules and rewrite all tests again.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Slow tests that need no Kubernetes control plane, which is built meanwhile on a new machine.  Two workers: each test waits
-# for a server, a session or a batch for much of its time.
-WITHOUT_CONTROL_PLANE := tests/unit tests/kafka
-
-# Tests that start no cluster write many thousand small files.  They are in memory where 1 GiB is free there, which saves a fifth
-# of the time.
-IN_MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 1048576 { print "PYTEST_DEBUG_TEMPROOT=/dev/shm" }')
-
-.PHONY: help setup size lock sbom docs release wheel demo demo-kafka test test-fast test-in-memory test-servers test-cluster \
-	test-soak mutants control-plane lint generate \
+.PHONY: help setup size lock sbom docs release wheel demo demo-kafka test test-fast test-all test-soak \
+	mutants lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
 	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
 	bench-availability bench-skew bench-operator clean
@@ -54,36 +46,20 @@ demo-kafka: setup  ## flights from Kafka to Kafka, eight of ten nodes killed, an
 	$(BIN)/python -m examples.demo.flights_kafka --out out/demo-kafka
 
 lint: setup  ## style, types and layers
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/python -m tools.run_tests test --part lint
 
-# A file is one worker's: fault-free outputs that its tests are compared with are made once and not once a worker.  Three
-# workers on two cores, as one that waits leaves room for the others.
-test-fast: lint  ## lint and most tests that start no cluster; a tenth of the examples of each property
-	$(IN_MEMORY) REPRISE_TEST_EXAMPLES=0.1 $(BIN)/python -m pytest -q -n 3 --dist loadfile -m "not slow and not soak and not wide and not long"
+# OF=tests/e2e/test_standbys.py runs the tests below these paths alone.
+test-fast: setup  ## lint and most tests that start no process (two minutes)
+	$(BIN)/python -m tools.run_tests fast $(OF)
 
-control-plane: setup  ## start to build Kubernetes' own servers in the background (once a machine, 15 CPU minutes)
-	$(BIN)/python -m tools.testbed.build --background
+test: setup  ## lint and the tests: each promise once, on real Spark, ZooKeeper, Kafka and a Kubernetes API server
+	$(BIN)/python -m tools.run_tests test $(OF)
 
-# Three parts, so that `make --keep-going test` says what fails in each of them and not in the first alone.
-test: control-plane lint test-in-memory test-servers test-cluster  ## lint and all kinds of tests, on real Spark, ZooKeeper, nodes and a Kubernetes API server
+test-all: setup  ## everything that has a fixed seed; what a release needs (hours)
+	$(BIN)/python -m tools.run_tests all $(OF)
 
-test-in-memory: setup  ## of the tests, those that start nothing
-	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow and not soak"
-
-test-servers: setup  ## of the tests, those with servers or tools and without a cluster: Kafka, ZooKeeper, Helm
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE)
-
-test-cluster: setup  ## of the tests, those on real Spark, Kubernetes' own servers, or a browser
-	$(BIN)/python -m tools.testbed.build   # waits for the build in the background, or says what is missing
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not soak" --durations=25 $(WITHOUT_CONTROL_PLANE:%=--ignore=%)
-
-test-soak: setup  ## the whole fault matrix and all random schedules
-	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 --dist load -m soak --durations=30 tests/unit
-	$(BIN)/python -m tools.testbed.build
-	$(BIN)/python -m pytest -q -m soak --durations=30 --ignore=tests/unit
+test-soak: setup  ## random fault schedules of the simulated world and the engine (hours)
+	$(BIN)/python -m tools.run_tests soak $(OF)
 
 mutants: setup  ## which changes of the code no test notices (hours; OF="reprise.scheduler.costs*" takes a part)
 	$(BIN)/mutmut run $(OF)

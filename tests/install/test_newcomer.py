@@ -74,6 +74,7 @@ def test_what_is_installed_is_the_wheel_and_nothing_of_the_clone(newcomer: Newco
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_from_the_wheel_to_ones_own_topology_that_loses_half_of_its_nodes(newcomer: Newcomer) -> None:
     assert "next: cd mine; reprise validate" in newcomer.says("reprise", "init", "mine")
     newcomer.work /= "mine"

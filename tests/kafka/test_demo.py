@@ -13,7 +13,7 @@ from reprise.controller.local.run.config import load
 from tools.kafka.server import KafkaCluster
 from tools.testbed.local_engine import World
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 ROWS = 6000
 
 

@@ -32,7 +32,7 @@ from tests.kafka.broker import Broker, wait_for
 from tools.kafka.server import KafkaCluster, with_passwords
 from tools.testbed.local_engine import World
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 ROWS = 200
 PATIENCE_S = 240.0
 """For what is waited for: how fast it comes is a matter of the machine, whether it comes is what is tested."""
@@ -107,7 +107,7 @@ def markers_seen(broker: Broker, target: str) -> Iterator[list[Marker | None]]:
         asking.join()
 
 
-@pytest.mark.parametrize("down_s", [8.0, pytest.param(60.0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("down_s", [8.0, 60.0])
 def test_a_broker_that_is_down_during_a_recovery(
     cluster: KafkaCluster, tmp_path: Path, down_s: float
 ) -> None:

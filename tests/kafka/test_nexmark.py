@@ -12,7 +12,7 @@ from tests.kafka import pipes
 from tests.kafka.broker import Broker
 from tests.support.nexmark import counted, example, played
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 PAIRS = """
     SELECT seller, name, city, state, a.time, a.id AS auction, category
     FROM persons p JOIN auctions a ON seller = p.id WHERE state IN ('OR', 'ID', 'CA')"""

@@ -13,7 +13,7 @@ from tests.kafka import pipes
 from tests.kafka.broker import Broker
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 REPRISE = [sys.executable, "-c", "from reprise.controller.cli import main; main()"]
 ROWS = 120
 PATIENCE_S = 240.0

@@ -15,7 +15,7 @@ from tests.kafka.certificates import Authority
 from tools.kafka.server import KafkaCluster, with_certificate, with_passwords
 from tools.testbed.local_engine import World
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 PASSWORD, KEY_PASSWORD = "hunter2", "key-hunter3"
 ROWS = 40
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from examples.demo import flights_kafka as demo_kafka
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 FAULTS = """
 - {on: checkpoint, delay: 1s, kill: [n3, n4], name: burst}
 - {after: burst, delay: 2s, add: 2}

@@ -27,7 +27,7 @@ from tests.support.hashtags import WITH_STANDBYS, at_pace
 from tests.unit.spark_jobs.engine.test_arbitrary_standbys import Readers, dies_at, ends, recover, world_of
 from tools.testbed.local_engine import World, tick
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 ROWS = 400
 AT = {"in.0": "c", "out.0": "b"}
 PATIENCE_S = 120.0
@@ -165,7 +165,6 @@ def test_what_is_drawn_is_committed_once_and_is_what_its_readers_have(
     assert states == dict.fromkeys(("told.0", "left.0", "right.0"), sum(drawn.values()))
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("text", [WITH_STANDBYS, PASSIVE], ids=["active", "passive"])
 def test_on_spark_a_partition_goes_on_where_its_standby_is(broker: Broker, tmp_path: Path, text: str) -> None:
     """SIGKILL of the node of a partition whose output goes to Kafka."""

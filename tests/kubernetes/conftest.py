@@ -1,9 +1,10 @@
-"""One control plane for all tests of this folder without an operator, and one for all with one: starting costs more than
-most tests.  Topologies bring their machines along (`streaming.py`), and take them away."""
+"""One control plane for all tests of this folder: starting it costs more than most tests.  Tests that need it without an
+operator run first.  Topologies bring their machines along (`streaming.py`), and take them away."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,20 +13,23 @@ from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import install
 from tools.testbed.build import BuildError
 
+HERE = Path(__file__).parent
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of these start processes."""
     for item in items:
-        if "tests/kubernetes" in str(item.path):
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.timeout(1800))
+    items.sort(
+        key=lambda item: item.path.is_relative_to(HERE) and "cluster" in getattr(item, "fixturenames", ())
+    )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
     """A control plane and ZooKeeper; tests add their nodes and take them away."""
-    # ZooKeeper is its only JVM: no archive has to be made for that
-    cluster = KubeCluster(tmp_path_factory.mktemp("kubernetes"), class_archive=False)
+    cluster = KubeCluster(tmp_path_factory.mktemp("kubernetes"))
     try:
         cluster.start()
     except BuildError as error:  # says what is missing on this machine: a failure, not a skip
@@ -36,13 +40,13 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
         cluster.stop()
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
-    """A cluster with the operator and a machine for it and for drivers."""
-    with KubeCluster(tmp_path_factory.mktemp("kubernetes")) as started:
-        started.add_node("infra", cpu="8", labels={"role": "infra"})
-        install(started)
-        started.wait_ready(started.nodes)
-        yield started
-        assert scenario.defects(started) == []
-        assert started.audit.refused() <= rbac.REFUSED, "an account has asked for what it has no right to"
+@pytest.fixture(scope="package")
+def cluster(bare: KubeCluster) -> Iterator[KubeCluster]:
+    """The same with the operator, and a machine for it and for drivers."""
+    others, refused = set(scenario.defects(bare)), bare.audit.refused()
+    bare.add_node("infra", cpu="8", labels={"role": "infra"})
+    install(bare)
+    bare.wait_ready(bare.nodes)
+    yield bare
+    assert set(scenario.defects(bare)) <= others
+    assert bare.audit.refused() - refused <= rbac.REFUSED, "an account has asked for what it has no right to"

@@ -9,6 +9,7 @@ import yaml
 
 from tests.kubernetes import rbac
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
+from tools.testbed.waiting import until
 
 NAMESPACE = "streams"
 DATA = "/var/lib/reprise"
@@ -24,13 +25,24 @@ _RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 def install(cluster: KubeCluster, *, replicas: int = 1, options: tuple[str, ...] = ()) -> None:
     """Everything but nodes and topologies; operator pods go to machines with the label role=infra."""
     api = cluster.api
+    kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for path in sorted((REPOSITORY / "crds").glob("*.yaml")):
         definition = yaml.safe_load(path.read_text(encoding="utf-8"))
-        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        _gone(cluster, f"{kinds}/{definition['metadata']['name']}")
+        api.post(kinds, definition)
+    _gone(cluster, f"{_CORE}/namespaces/{NAMESPACE}")
     api.post(f"{_CORE}/namespaces", {"metadata": {"name": NAMESPACE}})
     _accounts(cluster)
     _storage(cluster)
     api.post(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment(cluster, replicas, options))
+    # a pod that is scheduled before its claim is bound may wait for minutes until it is looked at again
+    claim = f"{_CORE}/namespaces/{NAMESPACE}/persistentvolumeclaims/data"
+    until(lambda: api.get(claim).get("status", {}).get("phase") == "Bound", "the claim is bound")
+
+
+def _gone(cluster: KubeCluster, path: str) -> None:
+    """Tests that ran before may have had one of the same name, which is still being deleted."""
+    until(lambda: cluster.api.find(path) is None, f"{path} is gone")
 
 
 def _accounts(cluster: KubeCluster) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.streaming import PLAN_S, Streaming
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 def test_plans_are_made_without_the_api_server_and_shown_when_it_is_back(cluster: KubeCluster) -> None:

@@ -26,6 +26,8 @@ from tests.kubernetes.install import IMAGE, NAMESPACE, WEB_PORT
 from tests.kubernetes.streaming import BACK_S, PLAN_S, START_S
 from tests.kubernetes.test_command_line import kubectl
 
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
+
 
 @pytest.fixture
 def run(cluster: KubeCluster, request: pytest.FixtureRequest) -> Iterator[Counted]:
@@ -52,7 +54,6 @@ def test_the_machine_of_the_driver_is_lost_with_all_that_runs_there(run: Counted
     assert (savepoints / "kept" / "SAVEPOINT.json").read_bytes() == kept
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("run", ["frozen"], indirect=True)
 def test_a_driver_that_was_frozen_in_a_turn_finds_its_successor_and_ends(run: Counted) -> None:
     pod = run.driver_pod()

@@ -7,7 +7,7 @@ import pytest
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.streaming import Streaming
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 def test_four_of_eight_machines(cluster: KubeCluster) -> None:

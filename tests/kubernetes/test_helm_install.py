@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
 from tests.kubernetes.install import IMAGE
 from tests.kubernetes.scenario import until
-from tests.support.chart import FORMER
 from tools.testbed import clients
 
 RELEASE, NAMESPACE, NODE = "rec", "installed", "helm-node"
@@ -116,41 +114,3 @@ def test_a_leader_that_is_told_to_end_gives_its_lease_back(installed: KubeCluste
     installed.api.delete(f"{PODS}/{first}")
     until(lambda: holder(installed) not in ("", first), "the other one leads", READY_S)
     assert transitions(installed) == before + 2, "it had to wait for the Lease to run out"
-
-
-def test_a_release_of_the_chart_before_is_upgraded_in_place(installed: KubeCluster) -> None:
-    """With the image of now in both: an upgrade of the chart is what is asked.  Its operator is replaced, and what the
-    former chart did not have is there afterwards."""
-    name, space, watched = "old", "upgraded", "upgraded-topologies"
-    for one in (space, watched):
-        installed.api.post("/api/v1/namespaces", {"metadata": {"name": one}})
-    deployment = f"/apis/apps/v1/namespaces/{space}/deployments/{name}-operator"
-    services = f"/api/v1/namespaces/{space}/services"
-    repository, tag = IMAGE.split(":")
-    values = {
-        "image.repository": repository, "image.tag": tag, "zookeeper.hosts": installed.zookeeper.hosts,
-        "watch.namespaces[0]": watched, "operator.leaseSeconds": str(LEASE_S), "replicas": "1",
-    }  # fmt: skip
-    words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    waits = ("--wait", "--timeout", f"{READY_S}s")
-    try:
-        done = helm(installed, "install", name, str(FORMER), *waits, *words, space=space)
-        assert done.returncode == 0, (done.stderr, _logs(installed))
-        before = installed.api.get(deployment)
-        assert [s["metadata"]["name"] for s in installed.api.get(services)["items"]] == []
-        done = helm(
-            installed, "upgrade", name, str(REPOSITORY / "charts" / "reprise"), *waits, *words, space=space
-        )
-        assert done.returncode == 0, (done.stderr, _logs(installed))
-        after = installed.api.get(deployment)
-        assert after["metadata"]["uid"] == before["metadata"]["uid"], "changed, and not made anew"
-        assert after["metadata"]["generation"] > before["metadata"]["generation"]
-        assert after["status"]["readyReplicas"] == after["status"]["updatedReplicas"] == 1
-        names = {s["metadata"]["name"] for s in installed.api.get(services)["items"]}
-        assert names == {f"{name}-operator-web", f"{name}-operator-metrics"}
-        listed = json.loads(helm(installed, "history", name, "-o", "json", space=space).stdout)
-        assert [one["status"] for one in listed] == ["superseded", "deployed"]
-    finally:
-        helm(installed, "uninstall", name, "--wait", "--ignore-not-found", space=space)
-        for one in (space, watched):
-            installed.api.delete(f"/api/v1/namespaces/{one}")

@@ -78,6 +78,7 @@ def test_a_zone_with_two_of_four_machines_loses_power(run: Streaming) -> None:
     assert_went_on_at_its_standby(run, closed, before.keys() - lost)
 
 
+@pytest.mark.wide
 def test_a_thawed_executor_ends_itself(run: Streaming) -> None:
     """Its frozen machine was given up, and it knows of nothing: it must never work again."""
     cluster, victims, plans = run.cluster, run.machines()[:2], len(run.plans())
@@ -100,6 +101,7 @@ def two_operators(cluster: KubeCluster) -> Iterator[None]:
     scale(cluster, 1)
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("two_operators")
 def test_a_second_operator_takes_over_in_the_middle_of_a_recovery(run: Streaming) -> None:
     """It goes on where the first one was."""

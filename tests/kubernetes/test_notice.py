@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.kubernetes import scenario
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.streaming import BACK_S, PLAN_S, START_S, Streaming
 from tools.testbed.rest import STRATEGIC
 
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 LARGE, ROOMY = "2500m", "2"
 """Of a machine and of its executor: two of them have room for everything."""
 SPOT = "aws-node-termination-handler/spot-itn"

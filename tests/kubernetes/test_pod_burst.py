@@ -8,7 +8,7 @@ from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.streaming import Streaming
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 def test_evicted_executors_are_one_incident_and_are_replaced_where_they_were(cluster: KubeCluster) -> None:

@@ -15,7 +15,7 @@ from tests.kubernetes.counted import Counted
 from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.streaming import PLAN_S, START_S
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 THIRD = {"name": "third", "class": "reprise.spark_jobs.operators:Filter", "with": {"where": "n % 3 = 0"},
          "inputs": [{"from": "in"}], "output": {}}  # fmt: skip
 

@@ -34,7 +34,7 @@ from tests.support import openapi_schemas
 from tests.support.chart import render
 from tests.unit.chart.test_templates import CHOICES, EVERYTHING
 from tools.testbed import clients, judges
-from tools.testbed.rest import MERGE, Rest, RestError
+from tools.testbed.rest import Rest, RestError
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "/apis/reprise.dev/v1alpha1"
@@ -131,38 +131,6 @@ def test_an_unknown_field_is_refused_and_not_forgotten(api: Rest) -> None:
     odd = changed(TOPOLOGY, at("recovery", {"stratgy": "blocking"}))
     said = _refusal(lambda: api.post(f"{_folder(odd)}?{_query()}", odd))
     assert said.startswith("400") and "unknown field" in said and "spec.recovery.stratgy" in said
-
-
-def test_an_object_of_before_that_is_refused_now_can_be_looked_after_and_removed(
-    bare: KubeCluster, api: Rest
-) -> None:
-    """Its status says why it is not looked after, and its finalizer comes off; only the wrong field cannot be changed."""
-    folder = _folder(TOPOLOGY)
-    old = changed(TOPOLOGY, at(".metadata.name", "old"), at("kubernetes.volumes", [OVER_THE_IMAGE]))
-    definition = f"{DEFINITIONS}/streamtopologies.reprise.dev"
-    former = api.get(definition)
-    for version in former["spec"]["versions"]:
-        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-        del spec["kubernetes"]["properties"]["volumes"]["items"]["x-kubernetes-validations"]
-    api.put(definition, former)
-    path = f"{folder}/old"
-    launch.wait_until(lambda: not _refusal(lambda: api.post(folder, old)), "the former definition", 60)
-    _kubectl(bare, "apply", "--server-side", "--force-conflicts", "-f", str(REPOSITORY / "crds"))
-    again = changed(old, at(".metadata.name", "again"))
-    launch.wait_until(
-        lambda: "use another folder" in _refusal(lambda: api.post(f"{folder}?{_query()}", again)),
-        "the new definition",
-        60,
-    )
-    api.patch(path, {"metadata": {"finalizers": ["reprise.dev/records"]}}, MERGE)
-    api.patch(f"{path}/status", {"status": {"observedGeneration": 1}}, MERGE)
-    api.patch(path, {"spec": {"paused": True}}, MERGE)
-    moved = [{**OVER_THE_IMAGE, "mountPath": "/opt/reprise/bin"}]
-    said = _refusal(lambda: api.patch(path, {"spec": {"kubernetes": {"volumes": moved}}}, MERGE))
-    assert said.startswith("422") and "use another folder" in said
-    api.delete(path)
-    api.patch(path, {"metadata": {"finalizers": None}}, MERGE)
-    assert api.find(path) is None
 
 
 def test_defaults_are_filled_in(api: Rest) -> None:

@@ -9,7 +9,7 @@ from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.streaming import BACK_S, Streaming
 from tools.testbed.rest import MERGE
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 def test_each_drained_machine_is_a_small_incident(cluster: KubeCluster) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.streaming import PLAN_S, Streaming
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 def test_a_loss_during_a_recovery_belongs_to_the_same_incident(cluster: KubeCluster) -> None:

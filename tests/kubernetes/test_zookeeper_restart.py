@@ -7,7 +7,7 @@ import pytest
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 def test_loss_of_zookeeper_is_not_loss_of_nodes(cluster: KubeCluster) -> None:

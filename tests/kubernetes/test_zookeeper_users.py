@@ -24,6 +24,7 @@ from tests.kubernetes.test_helm_install import helm
 from tests.support.zookeeper import session, zookeeper
 from tools.testbed.rest import MERGE, RestError
 
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 RELEASE, NAMESPACE, TOPOLOGIES, NODE = "users", "users", "users-topologies", "users-node"
 KEY = "k" * 32
 OURS, THEIRS = "ours", "theirs"

@@ -23,7 +23,7 @@ from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.monitoring.watched import Watched
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 NO_CAPACITY = {
     "RepriseCorrelatedFailure", "RepriseHighPriorityQueryDown", "RepriseCapacityNotArriving", "ReprisePlanInfeasible",
     "RepriseBufferNearLimit", "RepriseCheckpointTooOld", "RepriseQueryFitsOnNoNode",

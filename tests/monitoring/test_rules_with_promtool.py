@@ -16,7 +16,7 @@ import yaml
 from reprise.controller.observability.alerts import ALERTS, defaults
 from tests.monitoring import tools
 
-pytestmark = pytest.mark.slow  # Prometheus is fetched once
+pytestmark = [pytest.mark.slow, pytest.mark.wide]  # Prometheus is fetched once
 RULES = Path(__file__).parents[2] / "monitoring" / "prometheus-rules.yaml"
 T = 'topology="a/b"'
 LONG = "x400"

@@ -13,7 +13,7 @@ from tests.support.azure_server import ACCOUNT, azure_server, connection
 from tests.support.faulty_store import Fault, FaultyStore, What, faulty_store
 from tests.support.object_stores import BUCKET
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 @pytest.fixture(scope="module")

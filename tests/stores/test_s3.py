@@ -31,7 +31,7 @@ from tests.support.faulty_store import Fault, FaultyStore, What
 from tests.support.object_stores import BUCKET, S3Server
 from tests.unit.spark_jobs.state.test_storage import SMALL, TABLES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 Faults = Callable[[], list[Fault]]
 ALL = "/"
@@ -71,11 +71,11 @@ TROUBLE: dict[str, Faults] = {
         Fault(What.NOT_LISTED, "GET", r"list-type.*(ranges|cp-|checkpoints%2F&|sink)", seconds=2.0)
     ],
 }  # fmt: skip
-SOME = ("503 slow down", "answers that are lost", "uploads that are cut")
+SOME = ("answers that are lost",)
 
 
 @pytest.mark.parametrize(
-    "trouble", [pytest.param(name, marks=[] if name in SOME else [pytest.mark.soak]) for name in TROUBLE]
+    "trouble", [pytest.param(name, marks=[] if name in SOME else [pytest.mark.wide]) for name in TROUBLE]
 )
 def test_each_batch_is_shown_once_and_each_checkpoint_has_its_files(
     trouble: str, store: FaultyStore, location: str, judge: S3FileSystem
@@ -123,7 +123,7 @@ def _outcome(sink: Any, batch: int, table: pa.Table) -> str:
 
 @pytest.mark.parametrize(
     ("megabytes", "cut"),
-    [(1, ""), pytest.param(110, "partNumber=2", marks=pytest.mark.soak)],
+    [(1, ""), pytest.param(110, "partNumber=2", marks=pytest.mark.wide)],
     ids=["whole", "in parts"],
 )
 def test_nothing_of_an_upload_that_was_cut_is_seen(
@@ -144,6 +144,7 @@ def test_nothing_of_an_upload_that_was_cut_is_seen(
     )
 
 
+@pytest.mark.wide
 def test_a_name_that_another_process_has_taken_is_read_whatever_was_listed_before(
     store: FaultyStore, location: str
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_name_that_another_process_has_taken_is_read_whatever_was_listed_befor
     assert not here.create("ranges/2", b"ours") and here.read("ranges/2") == b"theirs"
 
 
+@pytest.mark.wide
 def test_a_removal_is_not_said_to_be_done_while_the_store_keeps_a_file(
     store: FaultyStore, location: str, judge: S3FileSystem
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_removal_is_not_said_to_be_done_while_the_store_keeps_a_file(
     assert [path.rsplit("/", 2)[1] for path in judge.find(location)] == ["cp-10"]
 
 
+@pytest.mark.wide
 def test_a_bucket_that_is_not_there_is_not_an_empty_one(store: FaultyStore) -> None:
     here = Files("s3://no-such-bucket/stream")
     for ask in (lambda: here.read("a"), lambda: here.exists("a"), here.names, lambda: here.create("a", b"")):
@@ -178,6 +181,7 @@ def test_a_bucket_that_is_not_there_is_not_an_empty_one(store: FaultyStore) -> N
             ask()
 
 
+@pytest.mark.wide
 def test_a_store_whose_listings_are_late_is_refused_when_a_driver_begins(
     store: FaultyStore, location: str
 ) -> None:
@@ -187,6 +191,7 @@ def test_a_store_whose_listings_are_late_is_refused_when_a_driver_begins(
         claim_epoch(location, lambda least: least)
 
 
+@pytest.mark.wide
 def test_a_block_of_the_ledger_that_is_not_listed_yet_is_found_by_its_name(
     store: FaultyStore, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +208,7 @@ def test_a_block_of_the_ledger_that_is_not_listed_yet_is_found_by_its_name(
     assert (again.stream, again.written, again.ranges) == (first.stream, first.written, first.ranges)
 
 
+@pytest.mark.wide
 def test_a_file_that_stands_for_a_folder_is_not_in_it(
     store: FaultyStore, location: str, judge: S3FileSystem
 ) -> None:
@@ -214,6 +220,7 @@ def test_a_file_that_stands_for_a_folder_is_not_in_it(
     assert here.names("epochs") == ["00000001.json"]
 
 
+@pytest.mark.wide
 def test_credentials_that_have_run_out_are_taken_anew_and_never_said(
     store: FaultyStore, location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +273,7 @@ def test_a_server_that_is_busy_is_left_alone_as_long_as_it_says(
     assert repeated(lambda: here.create("b", b""))
 
 
+@pytest.mark.wide
 def test_a_part_of_a_file_is_not_asked_for_as_a_whole_while_the_store_is_busy(
     store: FaultyStore, location: str
 ) -> None:
@@ -281,6 +289,7 @@ def test_a_part_of_a_file_is_not_asked_for_as_a_whole_while_the_store_is_busy(
     )
 
 
+@pytest.mark.wide
 def test_what_is_pruned_loses_its_manifest_before_its_files(store: FaultyStore, location: str) -> None:
     kept = CheckpointStore(location)
     for position in (4, 8, 12):
@@ -338,6 +347,7 @@ def test_a_server_that_passes_over_conditions_replaces_nothing_that_was_there_be
     assert not [path for path in judge.find(location) if ".part" in path], "what was tried is removed"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("known", [{}, {"s3://tests": False}], ids=["first", "later"])
 def test_a_server_that_refuses_conditions_takes_nothing(
     store: FaultyStore,
@@ -353,6 +363,7 @@ def test_a_server_that_refuses_conditions_takes_nothing(
     assert not judge.exists(f"{location}/a")
 
 
+@pytest.mark.wide
 def test_a_listing_of_several_pages_is_whole_or_trouble(
     store: FaultyStore, location: str, judge: S3FileSystem
 ) -> None:
@@ -374,6 +385,7 @@ def _sockets() -> set[str]:
     return {path.name.rpartition("-")[2] for path in object_stores.SOCKETS.glob("seaweedfs-*")}
 
 
+@pytest.mark.wide
 def test_servers_of_two_tests_share_nothing_and_leave_nothing(
     server: S3Server, location: str, judge: S3FileSystem
 ) -> None:

@@ -16,7 +16,7 @@ from tests.support import object_stores
 from tests.support.faulty_store import Fault, FaultyStore, What
 from tests.support.object_stores import BUCKET, S3Server
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 NODES = 3
 ROOM = 2000
 """CPU of a node, in thousandths: what two have lost finds room on the third, and none has to be started."""

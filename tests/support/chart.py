@@ -13,8 +13,6 @@ import yaml
 from tools.testbed import clients
 
 CHART = Path(__file__).parents[2] / "charts" / "reprise"
-FORMER = Path(__file__).parent / "former_chart.tgz"
-"""The chart of a commit before, from which people upgrade."""
 RELEASE, NAMESPACE = "rec", "streams"
 
 

@@ -24,7 +24,7 @@ from tests.web.browser import complaints
 from tests.web.moments import Look
 from tests.web.pages import CELLS, accessible, assert_shows, picture, show, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,10 @@ def opened(driver: WebDriver, server: WebServer, name: str, seen: Observation) -
     )
 
 
-@pytest.mark.parametrize("name", ["steady", "burst", "closed", "hundred"])
+@pytest.mark.parametrize(
+    "name",
+    ["burst", *(pytest.param(name, marks=pytest.mark.wide) for name in ("steady", "closed", "hundred"))],
+)
 def test_the_page_shows_the_document(
     browser: WebDriver, server: WebServer, looks: dict[str, Look], name: str
 ) -> None:
@@ -114,6 +117,7 @@ def test_an_incident_is_told_with_its_time_line_plan_and_bound(
     assert browser.execute_script("return document.querySelector('#chart canvas').width > 300")
 
 
+@pytest.mark.wide
 def test_a_change_appears_without_reloading_and_without_losing_the_focus(
     browser: WebDriver, server: WebServer, board: Board
 ) -> None:
@@ -146,6 +150,7 @@ def test_a_change_appears_without_reloading_and_without_losing_the_focus(
     board.forget("default", "live")
 
 
+@pytest.mark.wide
 def test_pages_left_behind_or_in_other_tabs_hold_no_stream_and_catch_up(
     browser: WebDriver, server: WebServer, board: Board
 ) -> None:
@@ -177,6 +182,7 @@ def test_pages_left_behind_or_in_other_tabs_hold_no_stream_and_catch_up(
         board.forget("default", f"visit{number}")
 
 
+@pytest.mark.wide
 def test_without_a_stream_the_page_asks_from_time_to_time(
     browser: WebDriver, server: WebServer, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +199,7 @@ def test_without_a_stream_the_page_asks_from_time_to_time(
     board.forget("default", "asked")
 
 
+@pytest.mark.wide
 def test_everything_can_be_reached_and_done_with_the_keyboard(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
@@ -240,6 +247,7 @@ def test_everything_can_be_reached_and_done_with_the_keyboard(
     assert focused("closest('#graph')") is None  # the whole graph is one stop
 
 
+@pytest.mark.wide
 def test_a_query_that_is_chosen_is_outlined_in_the_graph(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
@@ -258,6 +266,7 @@ def test_a_query_that_is_chosen_is_outlined_in_the_graph(
     picture(browser, "selected")
 
 
+@pytest.mark.wide
 def test_a_partition_says_where_its_standby_is_and_in_which_failure_domain(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
@@ -281,6 +290,7 @@ def test_a_partition_says_where_its_standby_is_and_in_which_failure_domain(
         assert all(word in detail.text for word in words), detail.text
 
 
+@pytest.mark.wide
 def test_each_node_says_its_failure_domain_and_each_domain_what_would_be_lost_with_it(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
@@ -304,6 +314,7 @@ def test_each_node_says_its_failure_domain_and_each_domain_what_would_be_lost_wi
     assert not browser.find_element(By.ID, "domains").is_displayed()
 
 
+@pytest.mark.wide
 def test_a_thousand_partitions_are_shown_by_operator_and_can_be_opened(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
@@ -318,6 +329,7 @@ def test_a_thousand_partitions_are_shown_by_operator_and_can_be_opened(
     assert len(browser.execute_script(CELLS)) == 500
 
 
+@pytest.mark.wide
 def test_dark_and_narrow_are_readable_too(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
@@ -336,6 +348,7 @@ def test_dark_and_narrow_are_readable_too(
     picture(browser, "narrow", 400)
 
 
+@pytest.mark.wide
 def test_nothing_moves_for_who_asks_for_that(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
@@ -346,6 +359,7 @@ def test_nothing_moves_for_who_asks_for_that(
     assert browser.execute_script(script) != "0s"
 
 
+@pytest.mark.wide
 def test_the_list_leads_to_each_topology(
     browser: WebDriver, server: WebServer, looks: dict[str, Look]
 ) -> None:
@@ -359,6 +373,7 @@ def test_the_list_leads_to_each_topology(
     until(browser, lambda d: "incident" in d.find_element(By.ID, "headline").text, "its page")
 
 
+@pytest.mark.wide
 def test_a_text_that_looks_like_markup_stays_text(
     browser: WebDriver, server: WebServer, board: Board, looks: dict[str, Look]
 ) -> None:

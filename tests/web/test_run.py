@@ -20,7 +20,7 @@ from tests.web.browser import complaints, requests, window
 from tests.web.pages import accessible, assert_shows, picture, show
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 FAULTS = """
 - {batch: 14, kill: [n3, n4], name: burst}
 - {after: burst, delay: 10s, add: 1}

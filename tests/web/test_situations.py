@@ -26,7 +26,7 @@ from tests.web.geometry import assert_not_pushed_sideways, assert_nothing_cut_or
 from tests.web.moments import Look
 from tests.web.pages import accessible, assert_shows, picture, show, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 DESK, PHONE = (1440, 1000), (390, 844)
 WHY = "spec.operators[3].inputs[0].from: there is no source or operator 'enriched-payments-by-merchant'; is it 'enriched'?"
 
@@ -59,8 +59,8 @@ def board() -> Board:
     params=[
         "desk",
         "phone-dark",
-        pytest.param("desk-dark", marks=pytest.mark.soak),
-        pytest.param("phone", marks=pytest.mark.soak),
+        "desk-dark",
+        "phone",
     ]
 )
 def view(request: pytest.FixtureRequest) -> str:

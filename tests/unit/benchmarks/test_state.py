@@ -28,6 +28,7 @@ def test_every_mode_stores_the_state_and_is_shown_beside_the_figures_of_its_sour
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_a_state_of_four_times_its_memory_is_held_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a disk: one in memory keeps everything there."""
     monkeypatch.setattr(state, "SPILL_BATCHES", 3)

@@ -117,7 +117,8 @@ def test_what_was_measured_is_shown_and_not_measured_again(
     ]
 
 
-@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.wide
 def test_structured_streaming_keeps_the_same_state_and_recovers_it(tmp_path: Path) -> None:
     """In processes of its own, on real Spark, and killed in between."""
     arguments = ["--megabytes", "1", "--touched", "0.1", "--ways", "arrays", "paged", "rocksdb"]

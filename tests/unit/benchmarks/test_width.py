@@ -53,6 +53,7 @@ def test_the_shapes_have_ten_partitions_a_node(shape: str) -> None:
     assert len(expand(width.resource(shape, 1000)).partitions) == 10_000
 
 
+@pytest.mark.wide
 def test_json_is_one_object_with_what_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert width.main(["--nodes", "2", "--jobs", "1", "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import yaml
 
 from reprise.controller.crd.crds import KINDS
 from reprise.controller.observability.alerts import ALERTS
 from reprise.controller.operator.__main__ import _parser, _settings
-from tests.support.chart import CHART, FORMER, HelmError, helm, of_kind, one, pod_specs, render
+from tests.support.chart import CHART, HelmError, helm, of_kind, one, pod_specs, render
 from tools.chart_readme import readme
 
-pytestmark = pytest.mark.slow  # helm is downloaded once, and started for each set of values
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.wide,
+]  # helm is downloaded once, and started for each set of values
 OPERATOR = "rec-operator"
 INGRESS = {
     "web__ingress__enabled": "true", "web__ingress__host": "reprise.example.com", "web__ingress__className": "nginx",
@@ -143,42 +143,3 @@ def test_artifact_hub_is_told_of_the_kinds_that_are_defined() -> None:
     assert {d["kind"] for d in told} == {kind.kind for kind in KINDS}
     assert all(d["displayName"] and d["description"] for d in told)
     assert about["artifacthub.io/license"] == "Apache-2.0"
-
-
-def _rendered(chart: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
-    words = ("--set", "watch.namespaces={a,b}", "--set", "rbac.readNodes=true")
-    text = helm("template", "rec", str(chart), "--namespace", "streams", "--no-hooks", *words)
-    objects = [o for o in yaml.safe_load_all(text) if o]
-    return {(o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"]): o for o in objects}
-
-
-FIXED = {
-    "Deployment": ("selector",),
-    "StatefulSet": ("selector", "serviceName", "volumeClaimTemplates", "podManagementPolicy"),
-    "Service": ("clusterIP",),
-    "RoleBinding": ("roleRef",), "ClusterRoleBinding": ("roleRef",),
-}  # fmt: skip
-"""What the API server lets nobody change of an object that is there."""
-
-
-def test_an_upgrade_from_the_chart_before_changes_nothing_that_cannot_be_changed() -> None:
-    """`former_chart.tgz` is the chart as it was before page and metrics were on by default (commit da456786)."""
-    former, now = _rendered(FORMER), _rendered(CHART)
-    assert former.keys() <= now.keys(), "an object under another name is another object"
-    for key, before in former.items():
-        for field in FIXED.get(key[0], ()):
-            places = [o.get("spec", {}).get(field, o.get(field)) for o in (before, now[key])]
-            assert places[0] == places[1], (key, field)
-
-
-def test_values_of_the_chart_before_are_still_taken(tmp_path: Path) -> None:
-    """`helm upgrade --reuse-values` hands the former defaults to the new chart."""
-    values = tmp_path / "values.yaml"
-    values.write_text(helm("show", "values", str(FORMER)))
-    text = helm(
-        "template", "rec", str(CHART), "-n", "streams", "-f", str(values), "--set", "watch.namespaces={a}"
-    )
-    (operator,) = [o for o in yaml.safe_load_all(text) if o and o["kind"] == "Deployment"]
-    assert not [
-        a for a in operator["spec"]["template"]["spec"]["containers"][0]["args"] if a.startswith("--web-port")
-    ]

@@ -136,7 +136,7 @@ def isolated(build: Build, *arguments: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.wide
 def test_its_steps_make_an_image_whose_roles_start_without_network_and_without_root(build: Build) -> None:
     assert isolated(build, "no-such-role").startswith("2\nusage")
     for role in ("operator", "driver", "zookeeper", "prove"):
@@ -154,7 +154,7 @@ sc.stop()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.wide
 def test_spark_runs_in_it_with_the_java_that_it_carries(build: Build) -> None:
     environment = FINAL.environment() | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": "/tmp"}
     done = build.run(
@@ -179,7 +179,7 @@ server.kill()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.wide
 def test_zookeeper_of_the_image_answers_its_probes(build: Build) -> None:
     done = build.run(
         FINAL.name,
@@ -208,7 +208,7 @@ def wheel(folder: Path, name: str, needs: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.wide
 @pytest.mark.parametrize(("needs", "taken"), [("pyarrow", True), ("pyarrow<1", False)])
 def test_an_image_built_on_it_has_ones_own_code_and_packages_and_our_versions(
     build: Build, needs: str, taken: bool, tmp_path: Path

@@ -59,6 +59,7 @@ def shared_cases(draw: st.DrawFn) -> Shared:
     return zones, at, worth, slots, queries, without
 
 
+@pytest.mark.wide
 @settings(max_examples=300)
 @given(shared_cases())
 def test_least_is_lost_of_queries_that_share_partitions(case: Shared) -> None:

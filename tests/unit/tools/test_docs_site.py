@@ -30,6 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_each_page_is_in_it_and_the_front_page_is_the_readme(site: Path) -> None:
     made = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     assert {page.relative_to(ROOT).with_suffix("") for page in pages()} <= made
@@ -38,6 +39,7 @@ def test_each_page_is_in_it_and_the_front_page_is_the_readme(site: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_links_and_anchors_lead_somewhere_and_nothing_comes_from_elsewhere(site: Path) -> None:
     assert broken_links(site) == []
     assert loaded_from_elsewhere(site) == []
@@ -52,6 +54,7 @@ def test_links_and_anchors_lead_somewhere_and_nothing_comes_from_elsewhere(site:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("page", "text", "wrong"),
     [

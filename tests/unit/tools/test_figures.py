@@ -63,6 +63,7 @@ def test_a_circle_is_found_and_imports_for_types_are_none() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_page_has_every_figure_that_is_counted() -> None:
     page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")][1:]

@@ -101,6 +101,7 @@ def wheel_files(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_sums_are_those_of_the_pieces(made: Path) -> None:
     lines = dict(reversed(line.split()) for line in (made / SUMS).read_text().splitlines())  # type: ignore[arg-type]
     assert lines.keys() == {path.name for path in made.iterdir()} - {SUMS}
@@ -110,6 +111,7 @@ def test_the_sums_are_those_of_the_pieces(made: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_same_commit_gives_the_same_bytes_at_another_time_and_place_and_for_another_user(
     made: Path, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +127,7 @@ def test_the_same_commit_gives_the_same_bytes_at_another_time_and_place_and_for_
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_source_distribution_is_the_commit_and_builds_a_wheel_of_the_same_content(
     made: Path, clone: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +159,7 @@ def test_the_source_distribution_is_the_commit_and_builds_a_wheel_of_the_same_co
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_wheel_has_what_a_newcomer_uses_and_nothing_that_git_does_not_know(made: Path) -> None:
     names = set(wheel_files(piece(made, "*.whl")))
     shipped = "reprise/shipped"
@@ -167,6 +171,7 @@ def test_the_wheel_has_what_a_newcomer_uses_and_nothing_that_git_does_not_know(m
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_chart_is_what_helm_takes_without_what_helmignore_names(made: Path, clone: Path) -> None:
     package = piece(made, "reprise-[0-9]*.tgz")
     rules = (clone / "charts/reprise/.helmignore").read_text().split()
@@ -182,6 +187,7 @@ def test_the_chart_is_what_helm_takes_without_what_helmignore_names(made: Path, 
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_crds_are_those_of_the_chart(made: Path) -> None:
     found = list(yaml.safe_load_all(piece(made, "*crds*.yaml").read_text()))
     assert found == list(yaml.safe_load_all(helm("show", "crds", str(piece(made, "reprise-[0-9]*.tgz")))))
@@ -189,6 +195,7 @@ def test_the_crds_are_those_of_the_chart(made: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_image_context_has_what_the_dockerfile_copies_and_no_more(made: Path, clone: Path) -> None:
     names = set(members(piece(made, "*context*.tar.gz")))
     copied = [
@@ -207,6 +214,7 @@ def test_the_image_context_has_what_the_dockerfile_copies_and_no_more(made: Path
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_list_of_what_the_image_holds_is_that_of_its_lock(made: Path) -> None:
     found = json.loads(piece(made, "*.cdx.json").read_text())
     locked = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "docker/requirements.lock").read_text(), re.MULTILINE)
@@ -217,6 +225,7 @@ def test_the_list_of_what_the_image_holds_is_that_of_its_lock(made: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_kubectl_finds_the_plugin_as_krew_unpacks_it_and_it_runs_what_it_has_set_up(
     made: Path, tmp_path: Path
 ) -> None:
@@ -283,6 +292,7 @@ def nowhere(folder: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_a_time_that_is_set_goes_before_that_of_the_commit(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +303,7 @@ def test_a_time_that_is_set_goes_before_that_of_the_commit(
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_a_tree_with_changes_or_with_files_that_git_does_not_know_is_refused(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ LEFT_OUT = ("stub does not have", "disjoint base")
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_stubs_are_those_of_the_libraries_that_are_installed() -> None:
     """What a stub leaves out is not used; what it says must be true."""
     files = (file.relative_to(TYPINGS).with_suffix("") for file in TYPINGS.rglob("*.pyi"))

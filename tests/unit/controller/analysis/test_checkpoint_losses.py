@@ -281,7 +281,7 @@ def test_who_lives_and_goes_back_is_foretold_too(scope: str, tmp_path: Path) -> 
     assert done.read == sum(sizes[p] for p in foretold.lost) > 0, "who lives has copies on its own node"
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_headers_of_messages_are_those_that_are_sent(tmp_path: Path) -> None:
     """By what a topology with rounds foretells of communication-induced checkpoints, and what one that has them counts."""
     with_rounds = running(resource_of("coordinated"), tmp_path / "rounds").outlook()
@@ -299,7 +299,7 @@ def test_headers_of_messages_are_those_that_are_sent(tmp_path: Path) -> None:
     assert told["snapshots"] == engine.lines.taken > 0 and told["bytes"] == engine.lines.bytes_taken > 0
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("case", "least", "most"),
     [pytest.param("memory", 0.5, 1.5, marks=pytest.mark.wide), ("checkpointed", 0.5, 1.05)],

@@ -45,6 +45,7 @@ def test_help_does_not_import_spark() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
 def test_the_examples_are_valid(path: Path) -> None:
     result = reprise("validate", "-f", path)

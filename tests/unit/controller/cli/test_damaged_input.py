@@ -170,7 +170,7 @@ def test_the_codes_are_those_of_the_page() -> None:
     assert {0, 1, 2, 3, 4, 5, 130} == CODES
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("field", "values"),
     [

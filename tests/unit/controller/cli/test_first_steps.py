@@ -135,6 +135,7 @@ def test_up_refuses_to_kill_more_nodes_than_there_are(here: Path, runs: Runs) ->
     assert next_folder(here / "out") == here / "out" / "run-1"
 
 
+@pytest.mark.wide
 def test_the_demo_kills_eight_of_ten_and_looks_at_every_output(
     here: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ from tests.support.stores import (
 from tests.support.zookeeper import zookeeper
 from tools.testbed.waiting import until
 
-REAL = pytest.param("a server", marks=[pytest.mark.slow, pytest.mark.timeout(180)])
+REAL = pytest.param("a server", marks=[pytest.mark.slow])
 
 
 @pytest.fixture(scope="module", params=["memory", REAL])

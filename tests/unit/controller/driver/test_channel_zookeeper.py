@@ -15,7 +15,7 @@ from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.support.zookeeper import zookeeper
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 ROOT = "/reprise/test/channel"
 NODES = ("n1", "n2")
 

@@ -93,6 +93,7 @@ def from_its_beginning(all_counts: dict[int, dict[str, int]], boundary: int) -> 
     }
 
 
+@pytest.mark.wide
 def test_a_query_comes_and_another_goes_behind_the_checkpoint_and_what_stays_does_not_see_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_query_comes_and_another_goes_behind_the_checkpoint_and_what_stays_doe
     assert "top" not in found.graph.operators
 
 
+@pytest.mark.wide
 def test_the_next_drivers_know_where_it_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One ends before the first checkpoint that has it, and one behind that; what was shown is made again, equal."""
     driver = drained(tmp_path, OLD, monkeypatch)
@@ -127,6 +129,7 @@ def test_the_next_drivers_know_where_it_has_begun(tmp_path: Path, monkeypatch: p
     assert counts(output, "seen") == from_its_beginning(counts(output, "count"), boundary)
 
 
+@pytest.mark.wide
 def test_a_query_that_went_and_comes_again_behind_the_same_checkpoint_begins_with_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +147,7 @@ def test_a_query_that_went_and_comes_again_behind_the_same_checkpoint_begins_wit
     assert of(output, "count") == of(expected(OLD, tmp_path / "old"), "count"), "what stays"
 
 
+@pytest.mark.wide
 def test_a_stream_that_has_not_drained_keeps_its_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +272,7 @@ class Opened(Sink):
         return []
 
 
+@pytest.mark.wide
 def test_a_sink_is_told_behind_which_batch_its_query_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

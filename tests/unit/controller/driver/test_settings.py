@@ -39,6 +39,7 @@ def begun(folder: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
     return driver
 
 
+@pytest.mark.wide
 def test_a_driver_follows_new_settings_and_nothing_is_installed_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +63,7 @@ def test_a_driver_follows_new_settings_and_nothing_is_installed_anew(
     assert driver.world.output() == expected(OLD, tmp_path / "whole")
 
 
-@pytest.mark.long
+@pytest.mark.wide
 @pytest.mark.parametrize("heard", [False, True], ids=["before it took them", "after"])
 def test_a_driver_that_ends_is_followed_by_one_with_all_of_the_newest_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: bool
@@ -84,7 +85,7 @@ def test_a_driver_that_ends_is_followed_by_one_with_all_of_the_newest_settings(
     assert world.output() == expected(OLD, tmp_path / "whole")
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_two_drivers_at_once_follow_one_version_each_and_show_one_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

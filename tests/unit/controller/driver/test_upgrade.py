@@ -126,6 +126,7 @@ def test_after_a_drain_new_code_goes_on_and_nothing_is_made_again(
     assert not [p for p in later.loop.progress().problems if "identical" in p]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("changed", [{"every": 7}, {"every": 3, "failureDomain": "zone"}, {}], ids=str)
 def test_what_is_said_of_standbys_changes_between_two_checkpoints(
     changed: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -161,7 +162,7 @@ def there(driver: LocalDriver) -> Mapping[str, Standby]:
     return driver.engine.standbys.there
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_without_a_drain_new_code_is_refused_and_the_former_goes_on(
     at_work: LocalDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

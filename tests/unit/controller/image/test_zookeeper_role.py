@@ -61,6 +61,7 @@ def address() -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_the_server_answers_probes_and_clients_and_keeps_its_data(tmp_path: Path, address: str) -> None:
     environment = os.environ | {
         "REPRISE_ZK_SERVERS": "z-0.z:2181",

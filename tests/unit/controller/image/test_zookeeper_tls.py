@@ -81,7 +81,7 @@ def test_a_key_that_zookeeper_cannot_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.wide
 def test_three_servers_agree_and_answer_their_probes_and_clients(
     tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

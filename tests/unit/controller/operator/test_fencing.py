@@ -37,14 +37,14 @@ from reprise.spark_jobs.topology import from_json
 from tests.support.zookeeper import zookeeper
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 EXAMPLE = Path(__file__).parents[4] / "examples" / "minimal.yaml"
 
 SESSION_S = 2.0
 # What an agent does that was starved is the same with users and without; tests/kubernetes has pods without.
 WITH_USERS = pytest.mark.parametrize(
     "server",
-    [pytest.param(False, marks=pytest.mark.soak, id="open"), pytest.param(True, id="users")],
+    [pytest.param(False, marks=pytest.mark.wide, id="open"), pytest.param(True, id="users")],
     indirect=True,
 )
 # An agent whose executor is a process that sleeps; argv: root, pod, ZooKeeper, scratch folder, session's timeout in ms.
@@ -176,6 +176,7 @@ def stopped(process: Process) -> bool:
     return now is not None and now.started == process.started and now.state in "Tt"
 
 
+@pytest.mark.wide
 @WITH_USERS
 @pytest.mark.parametrize("of_session", [0.6, 0.8])
 def test_an_agent_that_is_starved_for_most_of_its_session_keeps_its_executor(
@@ -195,6 +196,7 @@ def test_an_agent_that_is_starved_for_most_of_its_session_keeps_its_executor(
     assert agent.wait(30) == LEFT
 
 
+@pytest.mark.wide
 @WITH_USERS
 def test_an_agent_that_was_starved_past_its_session_comes_back_unless_it_was_given_up(place: Place) -> None:
     agent, executor = place.starving("e1")
@@ -210,6 +212,7 @@ def test_an_agent_that_was_starved_past_its_session_comes_back_unless_it_was_giv
     assert not place.beats("e1")
 
 
+@pytest.mark.wide
 @WITH_USERS
 def test_the_executor_of_a_starved_agent_stands_still_until_zookeeper_says_that_it_may_go_on(
     place: Place, server: ZooKeeperServer
@@ -229,6 +232,7 @@ def test_the_executor_of_a_starved_agent_stands_still_until_zookeeper_says_that_
     assert agent.wait(30) == LEFT
 
 
+@pytest.mark.wide
 @WITH_USERS
 def test_a_pod_that_was_given_up_while_it_was_frozen_runs_nothing_when_it_wakes(place: Place) -> None:
     """Its session lives, so that nothing but the record speaks against it."""

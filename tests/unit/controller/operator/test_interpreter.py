@@ -24,6 +24,7 @@ def thawed() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.wide
 def test_survivors_are_set_aside_after_a_while() -> None:
     now = [0.0]
     garbage, before = Garbage(lambda: now[0]), gc.get_freeze_count()
@@ -34,7 +35,7 @@ def test_survivors_are_set_aside_after_a_while() -> None:
     assert gc.get_freeze_count() > before
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_what_was_set_aside_and_is_garbage_since_then_goes_in_the_end() -> None:
     now = [0.0]
     garbage, ring = Garbage(lambda: now[0]), Ring()

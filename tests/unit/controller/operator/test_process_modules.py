@@ -28,6 +28,7 @@ def below(names: list[str], packages: tuple[str, ...]) -> list[str]:
     return [name for name in names if name.startswith(tuple(f"{p}." for p in packages)) or name in packages]
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     "module", ["reprise.controller.operator.__main__", "reprise.controller.coordinator.__main__"]
 )

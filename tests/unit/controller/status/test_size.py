@@ -72,8 +72,8 @@ def size_of(found: StatusDocument) -> int:
     ("parallelism", "nodes", "outputs"),
     [
         (100, 20, 100),
-        pytest.param(300, 60, 300, marks=pytest.mark.soak),
-        pytest.param(1000, 200, 1000, marks=pytest.mark.soak),
+        pytest.param(300, 60, 300, marks=pytest.mark.wide),
+        pytest.param(1000, 200, 1000, marks=pytest.mark.wide),
     ],
 )
 def test_the_document_is_within_its_bound(parallelism: int, nodes: int, outputs: int) -> None:

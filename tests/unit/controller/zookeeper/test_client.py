@@ -23,7 +23,7 @@ from tests.kafka.certificates import Authority
 from tests.support.zookeeper import zookeeper
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 LARGE = 900_000
 """Bytes: nearly what a server takes, and more than a socket does."""
 SECURE = """\

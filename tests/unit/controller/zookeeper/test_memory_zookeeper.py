@@ -21,7 +21,7 @@ from reprise.controller.zookeeper.handler import PollHandler
 from tests.support.zookeeper import zookeeper
 from tools.testbed.waiting import until
 
-REAL = pytest.param("a server", marks=[pytest.mark.slow, pytest.mark.timeout(180)])
+REAL = pytest.param("a server", marks=[pytest.mark.slow])
 
 
 class Connect(Protocol):

@@ -39,7 +39,6 @@ def sites() -> Iterator[tuple[ZooKeeperServer, ZooKeeperServer]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
 def test_a_second_site_has_the_records_when_the_first_is_lost(
     sites: tuple[ZooKeeperServer, ZooKeeperServer], tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from reprise.controller.zookeeper.session import SessionState, Stat, ZooKeeperSe
 from tests.support.zookeeper import zookeeper
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

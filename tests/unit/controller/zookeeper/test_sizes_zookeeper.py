@@ -29,7 +29,7 @@ from tests.support.zookeeper import zookeeper
 from tools.testbed.waiting import HANGS_S
 
 NODES = 200
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 class Driver:

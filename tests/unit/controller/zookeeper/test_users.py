@@ -26,7 +26,7 @@ from tests.kafka.certificates import Authority
 from tests.support.zookeeper import session, zookeeper
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 A, B = "/reprise/ns/a", "/reprise/ns/b"
 
 
@@ -200,6 +200,7 @@ def test_a_server_on_which_somebody_was_faster_is_not_used(tmp_path: Path) -> No
             server.start()
 
 
+@pytest.mark.wide
 def test_the_chart_s_server_is_closed_and_stays_so_when_it_has_lost_its_data(tmp_path: Path) -> None:
     """What is there already works on; the operator may be there before the server is."""
     keys, ending = Keys("k" * 32), Event()
@@ -259,6 +260,7 @@ def issued(authority: Authority, folder: Path, address: str) -> Path:
     return folder
 
 
+@pytest.mark.wide
 def test_with_certificates_it_speaks_tls_alone(certificates: Path, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "another")
     strangers = issued(authority, tmp_path / "strangers", "127.0.0.1")

@@ -22,7 +22,7 @@ from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.support.zookeeper import zookeeper
 from tools.testbed.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 SESSION_S = 6.0
 PATH = f"{node_tree.nodes_path(node_tree.CONTROL)}/n1"
 

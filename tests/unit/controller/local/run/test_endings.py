@@ -24,7 +24,7 @@ REPRISE = [sys.executable, "-c", "from reprise.controller.cli import main; main(
 SMALL = ["--nodes", "2", "--set", "nodes.cpu=400m", "--set", "batch.interval=200ms"]
 BATCHES = 60
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 def _until(ready: Callable[[], Any], timeout_s: float = 240.0) -> None:

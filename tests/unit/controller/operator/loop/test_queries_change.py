@@ -295,6 +295,7 @@ def test_an_operator_that_dies_between_the_record_and_the_pod_leaves_no_trace(
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_is_applied_between_two_drivers_is_not_said_to_be_in_effect(
     world: World, monkeypatch: pytest.MonkeyPatch, restarted: bool

@@ -32,7 +32,7 @@ from reprise.scheduler.model import Desired
 from tests.support.fake_api import FakeApi
 from tests.support.zookeeper import zookeeper
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 EXAMPLE = Path(__file__).parents[5] / "examples" / "minimal.yaml"
 WAIT_S = 60.0
 

@@ -14,7 +14,7 @@ from reprise.controller.operator.status.topology_status import status_of
 from tests.unit.controller.operator.status.test_topology_status import INCIDENT, STEADY, situation
 from tools.testbed import judges
 
-pytestmark = pytest.mark.slow  # the library is built once a machine
+pytestmark = [pytest.mark.slow, pytest.mark.wide]  # the library is built once a machine
 DOWN = replace(STEADY, incident=INCIDENT, nodes={}, progress=None)
 
 
