@@ -168,6 +168,20 @@ def run(
     return result
 
 
+def survive(
+    resource: StreamTopology,
+    on: EmbeddedCluster,
+    folder: Path,
+    faults: Sequence[Mapping[str, Any]],
+    **more: Any,
+) -> RunResult:
+    """The verdict on a stream that goes on until all these have happened and nothing is open any more."""
+    endless = without_end(resource, folder)
+    result = run(endless, on, folder / "out", faults, until=quiet_again(faults), **more)
+    assert_exactly_once(result, write_expected(endless, folder / "expected"))
+    return result
+
+
 class _Stuck:
     """Ends a run in which nothing changes.  The batches of a stream without an end are no progress."""
 

@@ -7,7 +7,7 @@ run has reached and not its batches, and the stream ends when all is well again:
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,17 +63,11 @@ def test_the_schedules_have_each_kind_of_fault() -> None:
     assert {kind for fault in faults for kind in (*fault, fault.get("crash")) if kind in KINDS} == {*KINDS}
 
 
-def survives(faults: Sequence[Mapping[str, Any]], cluster: ToldCluster, folder: Path) -> None:
-    endless = scenario.without_end(resource(), folder)
-    result = scenario.run(endless, cluster, folder / "out", faults, until=scenario.quiet_again(faults))
-    scenario.assert_exactly_once(result, scenario.write_expected(endless, folder / "expected"))
-
-
 def test_each_process_is_lost_once(cluster: ToldCluster, tmp_path: Path) -> None:
-    survives(EACH_PROCESS, cluster, tmp_path)
+    scenario.survive(resource(), cluster, tmp_path, EACH_PROCESS)
 
 
 @pytest.mark.wide
 @pytest.mark.parametrize("seed", range(SEEDS), ids=lambda seed: f"seed{seed}")
 def test_random_schedule(seed: int, cluster: ToldCluster, tmp_path: Path) -> None:
-    survives(schedule(seed), cluster, tmp_path)
+    scenario.survive(resource(), cluster, tmp_path, schedule(seed))
