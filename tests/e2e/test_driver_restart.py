@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from reprise.controller.local.run.config import RunResult
 from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import StreamTopology, expand
 from tests.e2e import scenario
+from tests.support.ports import ports_in_a_row
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
@@ -50,7 +50,7 @@ class Watched:
         self.before: dict[str, str] = {}
         self.generations: set[int] = set()
         self.read: dict[str, dict[str, float]] = {}
-        self.port = _two_free_ports()
+        self.port = ports_in_a_row(2)[0]
 
     def __call__(self, state: RunState, _: object) -> None:
         desired, progress = state.observation.desired, state.observation.progress
@@ -65,16 +65,6 @@ class Watched:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port + 1}/metrics", timeout=2) as page:
                 found = READ.findall(page.read().decode())
             self.read[progress.driver] = {origin: float(number) for origin, number in found}
-
-
-def _two_free_ports() -> int:
-    while True:
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            port = int(one.getsockname()[1])
-            with contextlib.suppress(OSError, OverflowError):
-                two.bind(("127.0.0.1", port + 1))
-                return port
 
 
 def told(result: RunResult) -> tuple[str, list[dict[str, Any]]]:

@@ -7,7 +7,6 @@ it breaks things when it has seen what it waits for, and not by the clock.
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from reprise.controller.observability.metrics.endpoint import RunMetrics
 from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import load_text
 from tests.monitoring.prometheus import Prometheus
+from tests.support.ports import ports_in_a_row
 from tools.alerts_render import rules_file
 
 TOPOLOGY = """
@@ -65,21 +65,6 @@ SHORT = defaults() | {
 """Thresholds for a test that has minutes and not hours; `bufferFill` is the real one."""
 
 
-def free_ports(count: int) -> list[int]:
-    """That nobody listens at now, one after the other."""
-    while True:
-        with ExitStack() as open_now:
-            sockets = [open_now.enter_context(socket.socket()) for _ in range(count)]
-            try:
-                sockets[0].bind(("127.0.0.1", 0))
-                first = sockets[0].getsockname()[1]
-                for number, one in enumerate(sockets[1:], 1):
-                    one.bind(("127.0.0.1", first + number))
-            except OSError:
-                continue
-            return list(range(first, first + count))
-
-
 class Watched:
     """The run, its cluster and its Prometheus; a context manager that ends all three."""
 
@@ -93,7 +78,7 @@ class Watched:
         self._ends = ExitStack()
 
     def __enter__(self) -> Self:
-        run_port, driver_port, own_port = free_ports(3)
+        run_port, driver_port, own_port = ports_in_a_row(3)
         self.config = RunConfig(
             resource=self.resource,
             out=self.out,

@@ -9,11 +9,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from reprise.controller.local.cluster.addresses import free_port
 from reprise.controller.observability.metrics.catalogue import BY_NAME, METRICS, priority_class
 from reprise.controller.observability.metrics.collect import SampleCollector, serve
 from reprise.controller.observability.metrics.errors import CatalogueError, ServeError
 from reprise.controller.observability.metrics.metric import PREFIX, Kind, Metric, Sample
-from tests.monitoring.watched import free_ports
+from tests.support.ports import own_host
 from tools.metrics_reference import reference
 
 BASE_UNITS = {"": "", "seconds": "_seconds", "bytes": "_bytes", "cores": "_cores"}
@@ -80,15 +81,19 @@ def test_what_the_catalogue_does_not_know_is_not_served_and_is_logged(
 
 
 def test_the_endpoint_answers_and_a_port_that_is_taken_is_named() -> None:
-    (port,) = free_ports(1)
+    with own_host() as host:
+        answers(host, free_port(host))
+
+
+def answers(host: str, port: int) -> None:
     registry = CollectorRegistry()
     registry.register(SampleCollector(lambda: [Sample("reprise_nodes_wanted", {"topology": "a/b"}, 4)]))
-    end = serve("127.0.0.1", port, registry)
+    end = serve(host, port, registry)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics") as answer:
             assert b'reprise_nodes_wanted{topology="a/b"} 4.0' in answer.read()
-        with pytest.raises(ServeError, match=f"127.0.0.1:{port}"):
-            serve("127.0.0.1", port, registry)
+        with pytest.raises(ServeError, match=f"{host}:{port}"):
+            serve(host, port, registry)
     finally:
         end()
 

@@ -6,6 +6,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from reprise.controller.kubernetes.lease import Leadership
+from reprise.controller.local.cluster.addresses import free_port
 from reprise.controller.operator.__main__ import _serve_web, _web_url
 from reprise.controller.operator.loop.runtime import Runtime
 from reprise.controller.operator.loop.topology import TopologyController
@@ -22,21 +24,16 @@ from reprise.controller.web import Board
 from reprise.controller.zookeeper.observation import Observation
 from reprise.spark_jobs.topology import load_topology
 from tests.support.fake_api import FakeApi
+from tests.support.ports import own_host
 
 RESOURCE = load_topology("examples/minimal.yaml")
 PATH = "/api/v1/topologies/default/minimal"
 BASE = OperatorSettings(namespace="ns", identity="a", zk="zk:1", image="i")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def operator(api: Any, name: str) -> tuple[Leadership, Board, str]:
+def operator(api: Any, name: str, host: str) -> tuple[Leadership, Board, str]:
     """One that serves its page, and does not lead yet."""
-    settings = replace(BASE, identity=name, web_host="127.0.0.1", web_port=free_port())
+    settings = replace(BASE, identity=name, web_host=host, web_port=free_port(host))
     leadership = Leadership(api, "ns", "op", name, 8.0, web=_web_url(settings))
     board = Board()
     _serve_web(settings, board, leadership)
@@ -49,13 +46,15 @@ def seen_at(url: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POD_IP", "127.0.0.1")
+def pod(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with own_host() as host:
+        monkeypatch.setenv("POD_IP", host)
+        yield host
 
 
-def test_any_operator_answers_with_what_the_leader_has_seen() -> None:
+def test_any_operator_answers_with_what_the_leader_has_seen(pod: str) -> None:
     api = FakeApi()
-    (a, board_a, url_a), (b, board_b, url_b) = operator(api, "a"), operator(api, "b")
+    (a, board_a, url_a), (b, board_b, url_b) = operator(api, "a", pod), operator(api, "b", pod)
     with pytest.raises(urllib.error.HTTPError, match="503"):
         seen_at(url_b)
     a._try(), b._try()

@@ -29,7 +29,7 @@ LARGE = 900_000
 SECURE = """\
 dataDir={folder}/data
 secureClientPort={port}
-secureClientPortAddress=127.0.0.1
+secureClientPortAddress={host}
 serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
 admin.enableServer=false
 ssl.keyStore.location={folder}/server-store.pem
@@ -165,25 +165,25 @@ def test_watches_and_what_is_larger_than_a_socket_takes(server: ZooKeeperServer)
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[str]:
     """Address of a server that speaks TLS with those whom its authority has signed; credentials in `tmp_path`."""
+    prefix, claimed = ProcessReaper.with_prefix()
+    host = f"{prefix}.{addresses.HEAD}"
     authority = Authority(tmp_path)
     for name in ("server", "tls"):
-        certificate, key = authority.issue(name, "127.0.0.1")
+        certificate, key = authority.issue(name, host)
         (tmp_path / f"{name}-store.pem").write_text(key.read_text() + certificate.read_text())
         (tmp_path / f"{name}.crt").write_text(certificate.read_text())
     (tmp_path / "ca.crt").write_text((tmp_path / "ca.pem").read_text())
-    port = addresses.free_port("127.0.0.1")
+    port = addresses.free_port(host)
     config = tmp_path / "zoo.cfg"
-    config.write_text(SECURE.format(folder=tmp_path, port=port))
-    with closing(ProcessReaper()) as reaper:
+    config.write_text(SECURE.format(folder=tmp_path, host=host, port=port))
+    with closing(claimed) as reaper:
         jvm = Jvm(find_java(reaper.scratch / "java"), reaper.scratch / "log4j2.properties")
         jvm.write_log_config()
-        environment = jvm.environment("127.0.0.1") | reaper.environment()
+        environment = jvm.environment(host) | reaper.environment()
         log = tmp_path / "log"
         process, _ = launch.spawn(jvm.command(ZOOKEEPER, str(config), heap_mb=128), environment, log)
-        launch.wait_until(
-            lambda: launch.accepts("127.0.0.1", port), "ZooKeeper", 60, process=process, log=log
-        )
-        yield f"127.0.0.1:{port}"
+        launch.wait_until(lambda: launch.accepts(host, port), "ZooKeeper", 60, process=process, log=log)
+        yield f"{host}:{port}"
 
 
 def test_a_client_speaks_tls(secure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
