@@ -23,15 +23,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 
 def copy(to: Path) -> None:
-    """The files of this checkout that git knows, as they are now."""
+    """A repository with the files of this checkout that git knows, as they are now."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in filter(None, listed.stdout.split("\0")):
         (to / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_symlink() or (ROOT / name).exists():
             shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
+    for command in ("init", "-q"), ("add", "-A"):
+        subprocess.run(["git", *command], cwd=to, check=True)
 
 
-def tests(clone: Path, *words: str) -> str:
+def passes(clone: Path, *words: str) -> str:
     """The last lines of a run of tests there, which must pass."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
@@ -47,7 +49,7 @@ def test_a_clone_works_at(place: str, tmp_path: Path) -> None:
     copy(clone)
     clone.parent.chmod(0o555)
     try:
-        tests(clone, "-m", "not slow and not wide and not soak", *STARTS_NOTHING)
-        assert "1 passed" in tests(clone, ON_SPARK)
+        passes(clone, "-m", "not slow and not wide and not soak", *STARTS_NOTHING)
+        assert "1 passed" in passes(clone, ON_SPARK)
     finally:
         clone.parent.chmod(0o755)
