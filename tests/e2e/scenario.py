@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -29,6 +27,7 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 from tests.support.recovery_budget import Watch, assert_in_time
+from tests.support.straggling import end_stream
 from tests.support.told_cluster import PATIENT_S, ToldCluster
 
 log = logging.getLogger("tests.e2e")
@@ -36,8 +35,8 @@ PROJECT = Path(__file__).parents[2]
 BATCHES = 40
 STUCK_LOOKS = 900
 """A run in which nothing changes for so many looks, five a second on an idle machine, hangs."""
-ENDS_AFTER_S = 6.0
-"""How much of a stream without an end there is behind the moment that ends it: its sources must not have gone further."""
+ENDS_AFTER = 12
+"""So many batches of a stream without an end come behind what it was to wait for."""
 NOTICED_S = 8.0
 """A loss is noticed within this time: the session of a node has expired, and the coordinator has looked."""
 
@@ -110,21 +109,16 @@ def quiet_again(faults: Sequence[Mapping[str, Any]]) -> Seen:
 
 
 class _Ends:
-    """Ends a stream `ENDS_AFTER_S` behind the moment in which something was seen."""
+    """Ends a stream `ENDS_AFTER` batches behind the moment in which something was seen."""
 
     def __init__(self, resource: StreamTopology, until: Seen, then: Watcher) -> None:
         [self._file] = {Path(source.parameters["file"]) for source in resource.sources}
-        self._interval_s, self._until, self._then = resource.batch_interval_s, until, then
+        self._until, self._then = until, then
 
     def __call__(self, state: RunState, actions: list[dict[str, Any]]) -> None:
         self._then(state, actions)
-        seen = state.observation.progress
-        if seen is None or self._file.exists() or not self._until(state, actions):
-            return
-        behind_s = time.time() - state.observation.time + ENDS_AFTER_S
-        last = max(seen.due, seen.horizon) + math.ceil(behind_s / self._interval_s)
-        (there := self._file.with_suffix(".new")).write_text(str(last))
-        there.rename(self._file)
+        if state.observation.progress is not None and not self._file.exists() and self._until(state, actions):
+            end_stream(self._file, ENDS_AFTER)
 
 
 def write_expected(resource: StreamTopology, folder: Path) -> Path:

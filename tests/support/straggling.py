@@ -3,10 +3,13 @@ does not."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 import pyarrow as pa
 
@@ -26,15 +29,42 @@ class Straggler(HashtagSource):
         return super().read(place, batch, span)
 
 
+@contextmanager
+def _asked(end: Path) -> Iterator[TextIO]:
+    """The file with a line for each batch that a driver has asked for first, held against all others."""
+    with end.with_suffix(".asked").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        yield file
+
+
+def _newest(asked: TextIO) -> int:
+    """Each line is one write, so a driver that is killed leaves whole ones."""
+    return max(map(int, asked), default=0)
+
+
+def end_stream(file: Path, more: int) -> None:
+    """End the stream of all sources with this `file`, so many batches behind the last that a driver has asked for.
+
+    A batch that was planned already would else be in the run and not in its definition."""
+    with _asked(file) as asked:
+        (there := file.with_suffix(".new")).write_text(str(_newest(asked) + more))
+        there.rename(file)
+
+
 class EndsWhenTold(HashtagSource):
-    """Hashtags without an end until `file` is there.  It holds the last batch, or the end offset of each partition."""
+    """Hashtags without an end until `file` is there (`end_stream`).  It holds the last batch, or the end offset of each
+    partition."""
 
     def __init__(self, *, file: str, rate: int, **hashtags: Any) -> None:
         super().__init__(rate=rate, **hashtags)
         self.file = Path(file)
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
-        end: Any = json.loads(self.file.read_text()) if self.file.exists() else batch
+        with _asked(self.file) as asked:
+            end: Any = json.loads(self.file.read_text()) if self.file.exists() else batch
+            if batch > _newest(asked):
+                asked.write(f"{batch}\n")
         if isinstance(end, int):
             return None if batch > end else super().advance(place, batch, start)
         last: int = end[place.partition]
