@@ -36,14 +36,14 @@ SPARK = (
     "tests/stores/test_spark_s3.py", "tests/web/test_run.py", "tests/monitoring/test_alerts_fire.py",
     "tests/unit/controller/local/run/test_endings.py",
 )  # fmt: skip
-"""Tests that start a Spark cluster, one at a time."""
+"""Folders and files with tests that start a Spark cluster; they run in one lane."""
 KUBERNETES = ("tests/kubernetes",)
 ELSEWHERE = tuple(f"--ignore={path}" for path in (*SPARK, *KUBERNETES))
 CONTROL_PLANE = ("python", "-m", "tools.testbed.build")
 """Unpacks or builds Kubernetes' servers, where they are not in the cache."""
 LINT = (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), ("lint-imports",))
 MARKS = {
-    "fast": "not wide and not soak and not long",
+    "fast": "not slow and not wide and not soak and not long",
     "test": "not wide and not soak",
     "all": "not soak",
     "soak": "soak",
@@ -75,7 +75,7 @@ def parts(level: str) -> tuple[Part, ...]:
     two = ("-n", "2", "--dist", "loadfile")
     lint = Part("lint", LINT)
     if level == "fast":  # one worker waits at times
-        unit = _pytest(f"not slow and {marks}", "-n", "3", "--dist", "loadfile")
+        unit = _pytest(marks, "-n", "3", "--dist", "loadfile")
         return lint, Part("unit", (unit,), in_memory=True)
     if level == "soak":
         return (Part("soak", (_pytest(marks, "-n", "2", "--dist", "load", "tests/unit"),), in_memory=True),)

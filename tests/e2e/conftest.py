@@ -10,21 +10,18 @@ import pytest
 from tests.e2e import scenario
 from tests.support.told_cluster import ToldCluster
 
-CPU_MILLI, LARGE_CPU_MILLI = 200, 600
-
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[ToldCluster]:
-    with scenario.cluster(4, cpu_milli=CPU_MILLI) as started:
+    with scenario.cluster(4) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def large_nodes(cluster: ToldCluster) -> Iterator[ToldCluster]:
     """Nodes on each of which there is room for what another one had."""
-    cluster.fit(cpu_milli=LARGE_CPU_MILLI)
-    yield cluster
-    cluster.fit(cpu_milli=CPU_MILLI)
+    with cluster.announcing(600) as large:
+        yield large
 
 
 @pytest.fixture(scope="session")

@@ -150,7 +150,7 @@ def run(
         watch = _Ends(resource, until, watch)
         more = {"python_path": str(PROJECT), **more}
     if isinstance(on, ToldCluster):
-        on.fit(expires=any("freeze" in fault for fault in faults))
+        on.let_sessions_expire(any("freeze" in fault for fault in faults))
         watch = _reports(on, watch)
     parsed = parse_faults([dict(f) for f in faults], "faults", resource.nodes.count)
     config = RunConfig(resource=resource, out=out, faults=parsed, timeout_s=None, cluster=on, **more)
@@ -188,17 +188,9 @@ class _Stuck:
         self._then(state, actions)
         seen = state.observation
         available = [query.id for query in state.queries if query.status is Status.AVAILABLE]
-        now: tuple[object, ...] = (
-            len(actions),
-            available,
-            sorted(seen.nodes),
-            seen.incident and seen.incident.phase,
-        )
-        if seen.progress is not None:
-            now += (
-                seen.progress.checkpoint if seen.incident else 0,
-                None if self._endless else seen.progress.horizon,
-            )
+        phase = None if seen.incident is None else seen.incident.phase
+        batch = None if self._endless or seen.progress is None else seen.progress.horizon
+        now = (len(actions), available, sorted(seen.nodes), phase, batch)
         self._looks = self._looks + 1 if now == self._last else 0
         self._last = now
         assert self._looks < STUCK_LOOKS, f"nothing has changed for {STUCK_LOOKS} looks: {now}"

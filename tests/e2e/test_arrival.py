@@ -23,6 +23,7 @@ from reprise.spark_jobs.sinks import encoded
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.e2e import scenario
+from tests.support.straggling import end_stream
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
@@ -104,8 +105,7 @@ class Watch:
 
     def end_if_early(self, progress: Progress) -> None:
         if early(progress) and not self.ends.exists():
-            (there := self.ends.with_suffix(".new")).write_text(str(progress.due + self.more))
-            there.rename(self.ends)
+            end_stream(self.ends, self.more)
 
 
 def early(progress: Progress) -> int:

@@ -117,9 +117,8 @@ class OneByOne:
 @pytest.fixture
 def roomy(cluster: ToldCluster) -> Iterator[ToldCluster]:
     """Nodes with room for half as much again as they have: three are needed for all of Topology 2."""
-    cluster.fit(cpu_milli=700)
-    yield cluster
-    cluster.fit(cpu_milli=200)
+    with cluster.announcing(700) as roomy:
+        yield roomy
 
 
 def test_three_of_four_nodes_are_lost_and_queries_come_back_by_value_as_nodes_come(

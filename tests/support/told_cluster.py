@@ -2,15 +2,17 @@
 
 Problem: on a busy machine an agent may miss heartbeats for seconds, and with the short sessions that make tests fast that is
 the loss of a node.  So sessions here are long, and whoever kills nodes removes their znodes, which is all that the expiry of
-their sessions would do.  Nodes that are frozen need real expiry: `fit` gives the cluster nodes with short sessions for them.
+their sessions would do.  Nodes that are frozen need real expiry: `let_sessions_expire`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Self
 
-from reprise.controller.local.cluster import EmbeddedCluster
+from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.errors import ClientError, NoNodeError
 from reprise.controller.zookeeper.node_record import SESSION_S
@@ -25,15 +27,21 @@ class ToldCluster(EmbeddedCluster):
 
     _unreported: frozenset[str] = frozenset()
 
-    def fit(self, *, cpu_milli: int | None = None, expires: bool | None = None) -> None:
-        """Replace all nodes by new ones where they announce another CPU, or `expires` asks for other sessions.
+    @contextmanager
+    def announcing(self, cpu_milli: int) -> Iterator[Self]:
+        """Nodes that announce so much CPU, and those from before afterwards."""
+        before = self.config.cpu_milli
+        self._fit(replace(self.config, cpu_milli=cpu_milli))
+        yield self
+        self._fit(replace(self.config, cpu_milli=before))
 
-        The next run starts as many as it needs."""
-        config = self.config
-        if cpu_milli is not None:
-            config = replace(config, cpu_milli=cpu_milli)
-        if expires is not None:
-            config = replace(config, session_timeout_ms=round(1000 * (SESSION_S if expires else PATIENT_S)))
+    def let_sessions_expire(self, soon: bool) -> None:
+        """Whether nodes have short sessions, which those that are frozen need, or patient ones."""
+        timeout_s = SESSION_S if soon else PATIENT_S
+        self._fit(replace(self.config, session_timeout_ms=round(1000 * timeout_s)))
+
+    def _fit(self, config: ClusterConfig) -> None:
+        """Kill nodes that are not like this; the next run starts as many as it needs."""
         if config != self.config:
             self.kill(self.nodes)
             self.config = config

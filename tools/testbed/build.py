@@ -74,7 +74,9 @@ def version() -> str:
 
 def _unpack() -> bool:
     """Take the servers from the archive, if there is one of this key with the right sum."""
-    archive = Path(os.environ.get(PREBUILT, "/nonexistent")) / f"controlplane-{key()}.tar.xz"
+    if (prebuilt := os.environ.get(PREBUILT)) is None:
+        return False
+    archive = Path(prebuilt) / f"controlplane-{key()}.tar.xz"
     if not archive.is_file():
         return False
     with archive.open("rb") as file:
