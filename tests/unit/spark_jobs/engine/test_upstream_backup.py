@@ -373,7 +373,7 @@ def test_a_partition_and_what_it_reads_are_lost_and_both_are_fed_again(
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
+@pytest.mark.wide
 def test_two_in_a_row_are_more_than_level_1_keeps(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """Senders have forgotten what the lost one that reads them had applied: the checkpoint is the fallback."""
     world = world_of(tmp_path, MODE | {"recovery.bufferMemory": "8Ki"})
