@@ -19,17 +19,16 @@ SWITCHES = "reprise-switches"
 METRICS_PORT, WEB_PORT = 9090, 8088
 """Of the operator's pod, and the first of drivers' pods too."""
 _CORE = "/api/v1"
+_KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 
 
 def install(cluster: KubeCluster, *, replicas: int = 1, options: tuple[str, ...] = ()) -> None:
     """Everything but nodes and topologies; operator pods go to machines with the label role=infra."""
     api = cluster.api
-    kinds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await_no_kinds(cluster)
     for path in sorted((REPOSITORY / "crds").glob("*.yaml")):
-        definition = yaml.safe_load(path.read_text(encoding="utf-8"))
-        _gone(cluster, f"{kinds}/{definition['metadata']['name']}")
-        api.post(kinds, definition)
+        api.post(_KINDS, yaml.safe_load(path.read_text(encoding="utf-8")))
     _gone(cluster, f"{_CORE}/namespaces/{NAMESPACE}")
     api.post(f"{_CORE}/namespaces", {"metadata": {"name": NAMESPACE}})
     _accounts(cluster)
@@ -38,6 +37,12 @@ def install(cluster: KubeCluster, *, replicas: int = 1, options: tuple[str, ...]
     # a pod that is scheduled before its claim is bound may wait for minutes until it is looked at again
     claim = f"{_CORE}/namespaces/{NAMESPACE}/persistentvolumeclaims/data"
     until(lambda: api.get(claim).get("status", {}).get("phase") == "Bound", "the claim is bound")
+
+
+def await_no_kinds(cluster: KubeCluster) -> None:
+    """Until the definitions of tests that ran before are deleted: those applied meanwhile would go with them."""
+    for path in (REPOSITORY / "crds").glob("*.yaml"):
+        _gone(cluster, f"{_KINDS}/{yaml.safe_load(path.read_text(encoding='utf-8'))['metadata']['name']}")
 
 
 def _gone(cluster: KubeCluster, path: str) -> None:

@@ -20,6 +20,7 @@ from reprise.controller.crd.convert import incident_object, incident_status, pla
 from reprise.controller.crd.crds import KINDS
 from reprise.controller.local.cluster import launch
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
+from tests.kubernetes.install import await_no_kinds
 from tests.support import oncall
 from tools.testbed import clients
 from tools.testbed.rest import Rest
@@ -61,6 +62,7 @@ def _store(api: Rest, plural: str, body: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def stored(bare: KubeCluster) -> Iterator[KubeCluster]:
     """A topology in the middle of an incident."""
+    await_no_kinds(bare)
     assert kubectl(bare, "apply", "--server-side", "-f", str(REPOSITORY / "crds")).returncode == 0
     api = bare.api
     for kind in KINDS:

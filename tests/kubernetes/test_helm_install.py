@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
-from tests.kubernetes.install import IMAGE
+from tests.kubernetes.install import IMAGE, await_no_kinds
 from tests.kubernetes.scenario import until
 from tools.testbed import clients
 
@@ -54,6 +54,7 @@ def lease(cluster: KubeCluster) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def installed(bare: KubeCluster) -> Iterator[KubeCluster]:
+    await_no_kinds(bare)
     bare.add_node(NODE, cpu="8", memory="16Gi")
     bare.wait_ready([NODE])
     bare.api.post("/api/v1/namespaces", {"metadata": {"name": TOPOLOGIES}})

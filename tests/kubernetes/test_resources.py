@@ -17,6 +17,7 @@ from reprise.controller.crd.crds import KINDS
 from reprise.controller.local.cluster import launch
 from reprise.spark_jobs.topology import load_topology
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
+from tests.kubernetes.install import await_no_kinds
 from tests.kubernetes.rule_cases import (
     GOOD,
     INCIDENT,
@@ -48,6 +49,7 @@ EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
 @pytest.fixture(scope="module")
 def api(bare: KubeCluster) -> Iterator[Rest]:
     """With the definitions applied as people apply them; removed again at the end."""
+    await_no_kinds(bare)
     _kubectl(bare, "apply", "--server-side", "-f", str(REPOSITORY / "crds"))
     api = bare.api
     api.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})

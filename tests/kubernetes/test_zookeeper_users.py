@@ -18,7 +18,7 @@ from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.errors import NoAuthError
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.kubernetes.cluster import REPOSITORY, KubeCluster
-from tests.kubernetes.install import IMAGE
+from tests.kubernetes.install import IMAGE, await_no_kinds
 from tests.kubernetes.scenario import until
 from tests.kubernetes.test_helm_install import helm
 from tests.support.zookeeper import session, zookeeper
@@ -43,6 +43,7 @@ def server() -> Iterator[ZooKeeperServer]:
 
 @pytest.fixture(scope="module")
 def installed(bare: KubeCluster, server: ZooKeeperServer) -> Iterator[KubeCluster]:
+    await_no_kinds(bare)
     bare.add_node(NODE, cpu="8", memory="16Gi")
     bare.wait_ready([NODE])
     for space in (NAMESPACE, TOPOLOGIES):
