@@ -32,7 +32,7 @@ IN_MEMORY_BYTES = 2**30
 """Tests that start nothing write many thousand small files: into memory where so much of it is free."""
 
 SPARK = (
-    "tests/e2e", "tests/install", "tests/kafka/test_spark.py", "tests/kafka/test_resume.py", "tests/kafka/test_standbys.py",
+    "tests/e2e", "tests/install", "tests/kafka/test_resume.py", "tests/kafka/test_standbys.py",
     "tests/stores/test_spark_s3.py", "tests/web/test_run.py", "tests/monitoring/test_alerts_fire.py",
     "tests/unit/controller/local/run/test_endings.py",
 )  # fmt: skip

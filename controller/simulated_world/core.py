@@ -28,7 +28,7 @@ from reprise.spark_jobs.platform import Platform, write_new
 
 EPOCH = 1_700_000_000.0
 """Unix seconds at virtual time 0."""
-HANDOVER_S = 60.0
+HANDOVER_S = 300.0
 """Real seconds after which a thread that does not hand the world back is taken for one that waits outside of it."""
 
 

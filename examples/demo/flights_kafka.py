@@ -46,8 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if good else 1
 
 
-def play(console: Console, options: argparse.Namespace) -> tuple[RunResult, list[data.Found]]:
-    """Broker, cluster, one run, and what the topics then hold."""
+def play(
+    console: Console, options: argparse.Namespace, running: EmbeddedCluster | None = None
+) -> tuple[RunResult, list[data.Found]]:
+    """Broker, cluster, one run, and what the topics then hold.  `running`: a cluster that stays, instead of one for this."""
     if options.out.exists():
         shutil.rmtree(options.out)
     options.out.mkdir(parents=True)
@@ -57,15 +59,17 @@ def play(console: Console, options: argparse.Namespace) -> tuple[RunResult, list
         resource = _resource(options, kafka.bootstrap, frame.height)
         faults = load_faults(options.faults, resource.nodes.count)
         demo.announce(console, resource, faults)
-        cluster = EmbeddedCluster(demo.cluster_config(resource))
+        cluster = running or EmbeddedCluster(demo.cluster_config(resource))
         try:
-            cluster.start(lambda line: console.print(line, style="dim", highlight=False))
+            if running is None:
+                cluster.start(lambda line: console.print(line, style="dim", highlight=False))
             feeder = data.Feeder(kafka.bootstrap, frame, options.seconds)
             feeder.start()
             result = demo.run(console, resource, faults, options.out / NAME, cluster, options.quiet)
             feeder.join(data.TIMEOUT_S)
         finally:
-            cluster.stop()
+            if running is None:
+                cluster.stop()
         return result, data.check(kafka.bootstrap, frame)
 
 

@@ -10,6 +10,17 @@ import pytest
 from tests.e2e import scenario
 from tests.support.told_cluster import ToldCluster
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules with a cluster of their own come before the others, so that two never run beside each other."""
+
+    def shares(item: pytest.Item) -> bool:
+        return item.path.is_relative_to(HERE) and not hasattr(getattr(item, "module", None), "cluster")
+
+    items.sort(key=shares)
+
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[ToldCluster]:

@@ -27,7 +27,7 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 from tests.support.recovery_budget import Watch, assert_in_time
-from tests.support.straggling import end_stream
+from tests.support.straggling import EndsWhenTold, NexmarkEndsWhenTold, ReachabilityEndsWhenTold, end_stream
 from tests.support.told_cluster import PATIENT_S, ToldCluster
 
 log = logging.getLogger("tests.e2e")
@@ -37,6 +37,12 @@ STUCK_LOOKS = 900
 """A run in which nothing changes for so many looks, five a second on an idle machine, hangs."""
 ENDS_AFTER = 12
 """So many batches of a stream without an end come behind what it was to wait for."""
+ENDLESS: Mapping[str, type] = {
+    "HashtagSource": EndsWhenTold,
+    "NexmarkSource": NexmarkEndsWhenTold,
+    "ReachabilitySource": ReachabilityEndsWhenTold,
+}
+"""Sources without an end instead of those that examples have."""
 NOTICED_S = 8.0
 """A loss is noticed within this time: the session of a node has expired, and the coordinator has looked."""
 
@@ -49,7 +55,7 @@ RACK = "rack"
 without a look at it are not all in another one than their partitions."""
 
 
-def cluster(nodes: int, cpu_milli: int = 200, worker_cores: int = 1) -> ToldCluster:
+def cluster(nodes: int, cpu_milli: int = 200) -> ToldCluster:
     """A cluster for scenarios, whose nodes announce `cpu_milli` and are in two racks; runs change how many there are.
 
     Plans count the greater of what is declared and what is measured.  So a test that says which queries a plan brings back
@@ -60,7 +66,6 @@ def cluster(nodes: int, cpu_milli: int = 200, worker_cores: int = 1) -> ToldClus
             cpu_milli=cpu_milli,
             session_timeout_ms=round(1000 * PATIENT_S),
             labels={RACK: ("one", "one", "other", "other")},
-            worker_cores=worker_cores,
             start_timeout_s=300.0,
         )
     )
@@ -78,13 +83,14 @@ def topology2(nodes: int = 10, **more: Any) -> StreamTopology:
 
 
 def without_end(resource: StreamTopology, folder: Path) -> StreamTopology:
-    """The same topology over hashtags that go on until `run` has seen what it is to wait for.  Its definition
+    """The same topology over sources that go on until `run` has seen what it is to wait for.  Its definition
     (`write_expected`) is to be written behind the run, which says how many batches there are."""
     ends = folder / "last-batch"
     changes: dict[str, Any] = {}
     for source in resource.sources:
         given = {name: value for name, value in source.parameters.items() if name != "batches"}
-        changes[f"sources[{source.name}].class"] = "tests.support.straggling:EndsWhenTold"
+        endless = ENDLESS[source.class_path.rpartition(":")[2]]
+        changes[f"sources[{source.name}].class"] = f"{endless.__module__}:{endless.__name__}"
         changes[f"sources[{source.name}].with"] = {**given, "file": str(ends)}
     return override(resource, changes)
 

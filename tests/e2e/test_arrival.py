@@ -79,7 +79,7 @@ spec:
   nodes: {count: 4, cpu: 600m}
 """
 FAULTS: list[Mapping[str, Any]] = [
-    {"batch": 16, "kill": ["n3", "n4"]},
+    {"on": "checkpoint", "delay": "1s", "kill": ["n3", "n4"]},
     {"on": "plan", "delay": "3s", "add": 2},
 ]
 MORE = 10

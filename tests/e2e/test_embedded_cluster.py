@@ -351,7 +351,7 @@ def test_ctrl_c_by_hand_leaves_nothing() -> None:
     logs = next(Path(line.split()[1]) for line in printed if line.startswith("logs"))
     assert logs.is_dir()
     hand.send_signal(signal.SIGINT)
-    assert "stopped" in hand.communicate(timeout=150)[0]
+    assert "stopped" in hand.communicate(timeout=300)[0]
     assert hand.returncode == 0
     assert not logs.exists()
 

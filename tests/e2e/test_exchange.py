@@ -25,14 +25,19 @@ SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def found() -> Iterator[dict[str, dict[str, Any]]]:
-    """What each step has found."""
+def cluster() -> Iterator[EmbeddedCluster]:
     config = ClusterConfig(nodes=3, worker_cores=int(SETTINGS["spark.executor.cores"]), start_timeout_s=300.0)
-    with EmbeddedCluster(config) as cluster:
-        steps = run(cluster, STEPS)
+    with EmbeddedCluster(config) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def found(cluster: EmbeddedCluster) -> dict[str, dict[str, Any]]:
+    """What each step has found."""
+    steps = run(cluster, STEPS)
     for step in steps:
         print(step)
-    yield {step["step"]: step for step in steps}
+    return {step["step"]: step for step in steps}
 
 
 def assert_exact(arrived: dict[str, Any], count: int) -> None:

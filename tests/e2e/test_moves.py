@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from reprise.controller.cli.target_local import ZooKeeperTarget
-from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.report.layout import read_record
 from reprise.controller.status.partition_state import NodeState, node_states
 from reprise.controller.status.query_state import RunState
 from tests.e2e import scenario
+from tests.support.told_cluster import ToldCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
@@ -25,9 +25,9 @@ machine with far too much to do; how long in comparison with a loss is what `mak
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with scenario.cluster(NODES, cpu_milli=4000) as started:
-        yield started
+def roomy(cluster: ToldCluster) -> Iterator[ToldCluster]:
+    with cluster.announcing(4000) as roomy:
+        yield roomy
 
 
 def stood_still(out: Path, since: float) -> dict[str, float]:
@@ -40,7 +40,7 @@ def stood_still(out: Path, since: float) -> dict[str, float]:
 
 
 def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
-    cluster: EmbeddedCluster, tmp_path: Path
+    roomy: ToldCluster, tmp_path: Path
 ) -> None:
     resource = scenario.without_end(scenario.topology2(NODES), tmp_path)
     out = tmp_path / "out"
@@ -63,7 +63,7 @@ def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
         moved = {p: n for p, n in desired.assignment.items() if n != seen["before"][p]}
         if moved and "killed" not in seen:
             seen["killed"] = sorted(moved.values())[0].partition("#")[0]
-            cluster.kill([seen["killed"]])
+            roomy.kill([seen["killed"]])
         if seen["node"] in observation.nodes:
             seen["state"] = node_states([seen["node"]], observation)[seen["node"]]
 
@@ -71,20 +71,18 @@ def test_a_node_is_emptied_under_load_and_its_target_is_killed_in_the_middle(
         drained = "killed" in seen and seen.get("state") is NodeState.DRAINED
         return drained and len(state.observation.closed) > 0 and scenario.quiet_again([])(state, actions)
 
-    result = scenario.run(resource, cluster, out, [], watch=look, until=emptied)
+    result = scenario.run(resource, roomy, out, [], watch=look, until=emptied)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert seen["state"] is NodeState.DRAINED
     (incident,) = result.incident["incidents"]
     assert any(seen["killed"] in str(node) for node in incident["lost_nodes"])
 
 
-def test_two_nodes_that_were_given_notice_are_no_loss(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    while len(cluster.nodes) < NODES:
-        cluster.wait_for([cluster.add_node()])
+def test_two_nodes_that_were_given_notice_are_no_loss(roomy: ToldCluster, tmp_path: Path) -> None:
     resource = scenario.without_end(scenario.topology2(NODES), tmp_path)
-    faults = [{"batch": 20, "notice": ["n2", "n3"], "for": f"{NOTICE_S}s"}]
+    faults = [{"on": "checkpoint", "notice": ["n2", "n3"], "for": f"{NOTICE_S}s"}]
     over = scenario.quiet_again(faults)
-    result = scenario.run(resource, cluster, tmp_path / "out", faults, until=over)
+    result = scenario.run(resource, roomy, tmp_path / "out", faults, until=over)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert result.incident["incidents"] == []
     noticed = next(a["time"] for a in result.record["actions"] if a["action"] == "notice")

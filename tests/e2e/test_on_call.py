@@ -21,13 +21,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reprise.controller.cli import main
-from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.cluster.launch import wait_until
 from reprise.controller.local.run.config import RunResult
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.topology import load_text, to_json
 from tests.e2e import scenario
+from tests.support.told_cluster import ToldCluster
 from tools.testbed.waiting import HANGS_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
@@ -72,7 +72,7 @@ class Live:
     zk: str
     root: str
     client: ZooKeeperSession
-    cluster: EmbeddedCluster
+    cluster: ToldCluster
     done: threading.Event
     result: list[RunResult]
 
@@ -109,15 +109,15 @@ class Live:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
+def roomy(cluster: ToldCluster) -> Iterator[ToldCluster]:
     """Its nodes are large and the partitions' declared CPU is far above what they use: so what a plan brings back follows
     from what is declared, on a busy machine, too."""
-    with scenario.cluster(4, cpu_milli=2_000) as started:
-        yield started
+    with cluster.announcing(2_000) as roomy:
+        yield roomy
 
 
 @pytest.fixture(scope="module")
-def live(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live(roomy: ToldCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("on-call")
     out, file, resource = folder / "out", folder / "oncall.yaml", load_text(TEXT)
     file.write_text(to_json(resource))
@@ -126,14 +126,14 @@ def live(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
     def work() -> None:
         try:
-            result.append(scenario.run(resource, cluster, out, []))
+            result.append(scenario.run(resource, roomy, out, []))
         finally:
             done.set()
 
     thread = threading.Thread(target=work)
     thread.start()
     client: ZooKeeperSession | None = None
-    record: dict[str, Any] = {"zk": cluster.zk_hosts, "root": "/reprise/default/oncall"}
+    record: dict[str, Any] = {"zk": roomy.zk_hosts, "root": "/reprise/default/oncall"}
     try:
 
         def started() -> bool:
@@ -143,17 +143,17 @@ def live(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> 
             return "pid" in record and "standby" in record
 
         wait_until(started, "the run", WAIT_S)
-        client = make_client(record["zk"], 10.0, cluster.zk_environment())
+        client = make_client(record["zk"], 10.0, roomy.zk_environment())
         client.start()
-        yield Live(out, file, record["zk"], record["root"], client, cluster, done, result)
+        yield Live(out, file, record["zk"], record["root"], client, roomy, done, result)
     finally:
         if not done.is_set():  # a test has failed in the middle: what the run waits for comes now
             CliRunner().invoke(
                 main, ["resume", "--zk", record["zk"], "--root", record["root"], "-f", str(file)],
-                env=cluster.zk_environment(),
+                env=roomy.zk_environment(),
             )  # fmt: skip
             for _ in range(2):
-                cluster.add_node()
+                roomy.add_node()
         thread.join(HANGS_S)
         if client is not None:
             client.close()
@@ -252,7 +252,7 @@ def test_in_the_middle_every_command_answers(live: Live, burst: dict[str, Any]) 
 def test_as_a_process_by_the_folder_of_the_run(live: Live, burst: dict[str, Any]) -> None:
     command = [sys.executable, "-m", "reprise.controller.cli", "status", "--out", str(live.out)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, "NO_COLOR": "1"}
+        command, capture_output=True, text=True, check=False, timeout=300, env={**os.environ, "NO_COLOR": "1"}
     )
     assert done.returncode == 0, done.stderr
     assert "oncall  " in done.stdout

@@ -23,7 +23,7 @@ from reprise.controller.local.run.config import Outcome
 from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import StreamTopology, from_json, to_json
 from tests.e2e import scenario
-from tests.e2e.test_savepoints import named
+from tests.e2e.test_rescaling import named
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 SEEN: dict[str, Any] = {
@@ -73,7 +73,7 @@ class Applies:
             os.kill(self._driver(), signal.SIGKILL)
         if self.status is None and any(action["action"] == "queries-changed" for action in actions):
             command = [*REPRISE, "status", "--out", str(self.out)]
-            self.status = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            self.status = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
             desired = state.observation.desired
             assert desired is not None
             nodes = {desired.assignment[partition].partition("#")[0] for partition in ("count.0", "seen.0")}
@@ -121,7 +121,7 @@ def test_queries_come_and_go_and_what_stays_does_not_see_it(
     expected = scenario.write_expected(resource, tmp_path / "expected")
     assert result.outcome is Outcome.DONE, (result.outcome, result.reason)
     assert applies.applied is not None
-    said, _ = applies.applied.communicate(timeout=30)
+    said, _ = applies.applied.communicate(timeout=300)
     assert applies.applied.returncode == exits.DONE, said
     assert applies.killed
     assert applies.status is not None

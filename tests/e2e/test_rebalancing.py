@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.status.query_state import RunState
 from reprise.scheduler import Desired
 from tests.e2e import scenario
+from tests.support.told_cluster import ToldCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
@@ -22,9 +22,9 @@ CPU_MILLI = 1000
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with scenario.cluster(NODES, cpu_milli=CPU_MILLI) as started:
-        yield started
+def roomy(cluster: ToldCluster) -> Iterator[ToldCluster]:
+    with cluster.announcing(CPU_MILLI) as roomy:
+        yield roomy
 
 
 def declared(partition: str) -> int:
@@ -39,7 +39,7 @@ def fullest(desired: Desired) -> int:
     return max(load.values())
 
 
-def test_load_is_level_again_when_other_nodes_have_come(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+def test_load_is_level_again_when_other_nodes_have_come(roomy: ToldCluster, tmp_path: Path) -> None:
     changes = {"nodes.cpu": "1", "recovery.rebalance": True}
     resource = scenario.without_end(scenario.topology2(NODES, **changes), tmp_path)
     out = tmp_path / "out"
@@ -50,7 +50,7 @@ def test_load_is_level_again_when_other_nodes_have_come(cluster: EmbeddedCluster
         if seen.desired is not None and (not wanted or wanted[-1] != seen.desired):
             wanted.append(seen.desired)
 
-    faults = [{"batch": 10, "kill": ["n1", "n2"]}, {"on": "plan", "delay": "8s", "add": 2}]
+    faults = [{"on": "checkpoint", "kill": ["n1", "n2"]}, {"on": "plan", "delay": "8s", "add": 2}]
     quiet = scenario.quiet_again(faults)
 
     def level(state: RunState, actions: list[dict[str, Any]]) -> bool:
@@ -58,7 +58,7 @@ def test_load_is_level_again_when_other_nodes_have_come(cluster: EmbeddedCluster
         over = desired is not None and desired.rebalancing is not None and desired.rebalancing.over
         return over and quiet(state, actions)
 
-    result = scenario.run(resource, cluster, out, faults, watch=look, until=level)
+    result = scenario.run(resource, roomy, out, faults, watch=look, until=level)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     (incident,) = result.incident["incidents"]
     assert incident["kind"] == "correlated"

@@ -27,7 +27,11 @@ ROWS = 500
 BATCHES = 60
 
 
-def topology(data: Data) -> StreamTopology:
+STANDS_AT = 45
+"""Behind two checkpoints the stream waits until nodes have been lost."""
+
+
+def topology(data: Data, gate: Path) -> StreamTopology:
     """Source, parsers and counts have room on any node."""
     parser = {
         "name": "parser",
@@ -41,13 +45,13 @@ def topology(data: Data) -> StreamTopology:
         "parallelism": 2,
         "resources": {"cpu": "50m"},
     }
-    files = {"paths": data.paths, "rows": data.rows}
+    files = {"paths": data.paths, "rows": data.rows, "upto": STANDS_AT, "gate": str(gate)}
     spec = {
         "batch": {"interval": "200ms"},
         "sources": [
             {
                 "name": "tweets",
-                "class": "reprise.spark_jobs.sources:FileSource",
+                "class": "tests.support.straggling:Gated",
                 "with": files,
                 "resources": {"cpu": "50m"},
             }
@@ -78,9 +82,11 @@ def topology(data: Data) -> StreamTopology:
 
 
 class Looks:
-    """Partition hosts that have mapped more than a MiB of files without names, as the kernel says it."""
+    """Partition hosts that have mapped more than a MiB of files without names, as the kernel says it.  Opens the gate when
+    nodes were lost."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
+    def __init__(self, cluster: EmbeddedCluster, gate: Path) -> None:
+        self.gate = gate
         self.within = str(cluster.scratch)
         self.before: set[int] = set()
         """Seen before anything was lost."""
@@ -89,7 +95,9 @@ class Looks:
         self._lost = False
 
     def __call__(self, state: RunState, _: object) -> None:
-        self._lost = self._lost or state.observation.incident is not None
+        if state.observation.incident is not None:
+            self._lost = True
+            self.gate.touch()
         for process in psutil.process_iter(["cmdline"]):
             if not any("node.host_process" in word for word in process.info["cmdline"] or ()):
                 continue
@@ -106,12 +114,14 @@ class Looks:
 
 def test_killed_with_their_states_on_disk(large_nodes: EmbeddedCluster, tmp_path: Path) -> None:
     data = write(tmp_path / "data", KEYS, ROWS, BATCHES)
-    resource, looks = topology(data), Looks(large_nodes)
+    gate = tmp_path / "open"
+    resource, looks = topology(data, gate), Looks(large_nodes, gate)
     faults: list[dict[str, Any]] = [
         {"on": "checkpoint", "delay": "1s", "kill": ["@count"]},
         {"on": "plan", "add": 2},
     ]
-    result = scenario.run(resource, large_nodes, tmp_path / "out", faults, watch=looks)
+    path = str(scenario.PROJECT)
+    result = scenario.run(resource, large_nodes, tmp_path / "out", faults, watch=looks, python_path=path)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert result.incident["incidents"], "the faults must have been noticed"
     assert looks.before, f"states were on disk before the loss, and not only after it: {looks.after}"

@@ -50,7 +50,7 @@ def test_what_is_lost_is_fed_again_and_no_state_is_read(large_nodes: EmbeddedClu
     backed = {f"operators[{n}].availability": "upstream-backup" for n in ("parse", "window", "best", "all")}
     changes = {**at_pace("200ms", 400, 80, 7), **windows, **backed}
     resource = scenario.without_end(load_text(SKIPPED, changes=changes), tmp_path)
-    faults = [{"batch": 24, "kill": ["@window.0"]}, {"on": "plan", "add": 1}]
+    faults = [{"on": "checkpoint", "count": 3, "kill": ["@window.0"]}, {"on": "plan", "add": 1}]
     out = tmp_path / "out"
     with without_states(out) as removed:
         result = scenario.run(resource, large_nodes, out, faults, until=scenario.quiet_again(faults))

@@ -35,6 +35,6 @@ class Authority:
 
     def _openssl(self, *arguments: str) -> None:
         try:
-            subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60)
+            subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=300)
         except FileNotFoundError:
             raise StartError("openssl is needed for certificates, and is not on the PATH") from None

@@ -40,7 +40,7 @@ def test_no_key_and_window_is_missing_or_twice(tmp_path: Path) -> None:
         world.nodes.start("d")
         world.want(1, world.engine.punctuations.newest, world.spread("c", "d"))
         world.run(lambda e: e.done, limit=100_000)
-        feeder.join(60)
+        feeder.join(300)
         assert feeder.failed is None
         found = data.check(address, frame)
     assert all(topic.good for topic in found), found

@@ -54,7 +54,7 @@ def register(registry: SchemaRegistry, schema: dict[str, Any]) -> int:
     request = urllib.request.Request(
         f"{registry.url}/subjects/t-value/versions", body, {"Content-Type": CONTENT}
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return int(json.load(answer)["id"])
 
 

@@ -99,7 +99,7 @@ def operator_address(cluster: KubeCluster) -> str:
 
 def fetch(url: str) -> bytes:
     """What a server of a pod answers, as Prometheus or a browser would get it."""
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout=300) as answer:
         return bytes(answer.read())
 
 

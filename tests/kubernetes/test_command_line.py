@@ -40,7 +40,7 @@ def kubectl(cluster: KubeCluster, *arguments: str) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=300,
         env={**os.environ, "PATH": path, "KUBECONFIG": config, "NO_COLOR": "1", "COLUMNS": "120"},
     )
 

@@ -25,7 +25,7 @@ def kubectl(cluster: KubeCluster, *arguments: str) -> str:
     program = str(clients.ensure() / "kubectl")
     config = f"--kubeconfig={cluster.control_plane.kubeconfig}"
     done = subprocess.run(
-        [program, config, *arguments], capture_output=True, text=True, check=False, timeout=120
+        [program, config, *arguments], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -66,7 +66,7 @@ def _kubectl(cluster: KubeCluster, *arguments: str) -> str:
         f"--kubeconfig={cluster.control_plane.kubeconfig}",
         *arguments,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "would violate PodSecurity" not in done.stderr, done.stderr
     return done.stdout
@@ -235,7 +235,7 @@ def test_kubeconform_takes_all_manifests_and_nothing_with_a_field_that_is_not_th
             str(judges.ensure() / "kubeconform"), "-strict", "-summary", "-output", "json",
             "-schema-location", location, str(tmp_path / "manifests.yaml"),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 

@@ -232,7 +232,7 @@ def moment(case: Case, at: str, fires: bool) -> dict[str, Any]:
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [str(tools.ensure() / "promtool"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_the_rules_are_valid() -> None:

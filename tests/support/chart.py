@@ -23,7 +23,7 @@ class HelmError(Exception):
 def helm(*arguments: str) -> str:
     """Standard output; HelmError with standard error."""
     command = [str(clients.ensure() / "helm"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode != 0:
         raise HelmError(done.stderr)
     return done.stdout

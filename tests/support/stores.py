@@ -33,7 +33,7 @@ def sessions_with(server: ZooKeeperServer) -> NewSession:
 
     def new(session_s: float) -> ZooKeeperSession:
         client = make_client(server.hosts, session_s)
-        client.start(timeout=30)
+        client.start(timeout=300)
         return client
 
     return new

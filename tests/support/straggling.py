@@ -13,9 +13,9 @@ from typing import Any, ClassVar, TextIO
 
 import pyarrow as pa
 
-from reprise.spark_jobs.contract import Place, Range
+from reprise.spark_jobs.contract import Place, Range, Source
 from reprise.spark_jobs.errors import NotYetError
-from reprise.spark_jobs.sources import HashtagSource
+from reprise.spark_jobs.sources import FileSource, HashtagSource, NexmarkSource, ReachabilitySource
 
 
 class Straggler(HashtagSource):
@@ -52,13 +52,11 @@ def end_stream(file: Path, more: int) -> None:
         there.rename(file)
 
 
-class EndsWhenTold(HashtagSource):
-    """Hashtags without an end until `file` is there (`end_stream`).  It holds the last batch, or the end offset of each
+class _Told(Source):
+    """A stream without an end until `file` is there (`end_stream`).  It holds the last batch, or the end offset of each
     partition."""
 
-    def __init__(self, *, file: str, rate: int, **hashtags: Any) -> None:
-        super().__init__(rate=rate, **hashtags)
-        self.file = Path(file)
+    file: Path
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         with _asked(self.file) as asked:
@@ -72,6 +70,43 @@ class EndsWhenTold(HashtagSource):
             return None
         usual = super().advance(place, batch, start)
         return last if usual is None else min(usual, last)
+
+
+class EndsWhenTold(_Told, HashtagSource):
+    """Hashtags."""
+
+    def __init__(self, *, file: str, rate: int, **hashtags: Any) -> None:
+        super().__init__(rate=rate, **hashtags)
+        self.file = Path(file)
+
+
+class NexmarkEndsWhenTold(_Told, NexmarkSource):
+    """Events of NexMark."""
+
+    def __init__(self, *, file: str, kind: str, rate: int, **nexmark: Any) -> None:
+        super().__init__(kind=kind, rate=rate, **nexmark)
+        self.file = Path(file)
+
+
+class ReachabilityEndsWhenTold(_Told, ReachabilitySource):
+    """Changes of a graph."""
+
+    def __init__(self, *, file: str, kind: str, rate: int, **graph: Any) -> None:
+        super().__init__(kind=kind, rate=rate, **graph)
+        self.file = Path(file)
+
+
+class Gated(FileSource):
+    """Batches of files, of which those behind `upto` cannot be read before the file `gate` is there."""
+
+    def __init__(self, *, paths: list[str], rows: int, upto: int, gate: str) -> None:
+        super().__init__(paths=paths, rows=rows)
+        self.upto, self.gate = upto, Path(gate)
+
+    def read(self, place: Place, batch: int, span: Range) -> pa.Table:
+        if batch > self.upto and not self.gate.exists():
+            raise NotYetError(f"batch {batch} is held back")
+        return super().read(place, batch, span)
 
 
 class ComesInBursts(EndsWhenTold):

@@ -18,7 +18,7 @@ from tests.web import moments
 
 
 def get(url: str) -> Any:
-    with urllib.request.urlopen(url.replace("/t/", "/api/v1/topologies/"), timeout=60) as answer:
+    with urllib.request.urlopen(url.replace("/t/", "/api/v1/topologies/"), timeout=300) as answer:
         return json.load(answer)
 
 

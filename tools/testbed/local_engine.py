@@ -81,7 +81,27 @@ class LocalNodes:
         """Whether what partitions begin with is there before the stage that follows the order to install them, and
         whether what a job has frozen is stored before the next job."""
         self.clock = StandingClock()
-        self._platform = Platform(elapsed=self.clock, queue=WatchedQueue)
+        self._platform = Platform(elapsed=self.clock, queue=self._queue)
+        self._queues = list[WatchedQueue]()
+        self._held = False
+
+    def _queue(self) -> WatchedQueue:
+        self._queues.append(WatchedQueue(self._held))
+        return self._queues[-1]
+
+    @contextmanager
+    def storing_later(self) -> Iterator[None]:
+        """Nothing that a job freezes is stored within the job: how soon that comes depends on how busy the machine is."""
+        self._hold(self.patient)
+        try:
+            yield
+        finally:
+            self._hold(False)
+
+    def _hold(self, held: bool) -> None:
+        self._held = held
+        for queue in self._queues:
+            queue.hold(held)
 
     def start(self, *nodes: str) -> None:
         for node in nodes:
@@ -116,7 +136,7 @@ class LocalJobs:
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
         try:
-            with self.nodes.clock.standing():
+            with self.nodes.clock.standing(), self.nodes.storing_later():
                 return self._stages(job, orders, stages)
         finally:
             if self.nodes.patient:

@@ -23,9 +23,17 @@ def let_all_come(host: Host) -> None:
 
 
 class WatchedQueue(Queue[Any]):
-    """A queue with one consumer, which is `idle` when it waits and nothing is queued."""
+    """A queue with one consumer, which is `idle` when it waits and nothing is queued.  The consumer takes nothing while the
+    queue is `held`."""
 
-    _waits = False
+    def __init__(self, held: bool = False) -> None:
+        super().__init__()
+        self._held, self._waits = held, False
+
+    def hold(self, held: bool) -> None:
+        with self.mutex:
+            self._held = held
+            self.not_empty.notify()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         with self.mutex:
@@ -36,10 +44,13 @@ class WatchedQueue(Queue[Any]):
         self._waits = False
         return super()._get()
 
+    def _qsize(self) -> int:
+        return 0 if self._held else super()._qsize()
+
     @property
     def idle(self) -> bool:
         with self.mutex:
-            return self._waits and not self._qsize()
+            return self._waits and not self.queue
 
 
 def let_all_be_stored(host: Host) -> None:

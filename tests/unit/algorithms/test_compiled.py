@@ -32,7 +32,7 @@ def test_a_plan_is_made_while_kernels_are_compiled_in_the_background(monkeypatch
     assert plan.value > 0
     assert "interpreted" in plan.why
     go.set()
-    thread.join(60)
+    thread.join(300)
     assert compiled.ready(wait=False)
 
 

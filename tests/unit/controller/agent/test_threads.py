@@ -62,7 +62,7 @@ class Life:
             self.code = end.code
 
     def ends(self) -> object:
-        self.thread.join(10.0)
+        self.thread.join(300)
         assert not self.thread.is_alive()
         self.close()
         return self.code
@@ -83,7 +83,7 @@ def pod(scene: AgentScene, tmp_path: Path) -> Iterator[Life]:
     until(lambda: HEARTBEAT in scene.tree.records)
     yield life
     scene.agent._events.put("fenced")
-    life.thread.join(10.0)
+    life.thread.join(300)
     life.close()
 
 
@@ -93,7 +93,7 @@ def node(scene: AgentScene) -> Iterator[Life]:
     until(lambda: scene.record(CONTROL) is not None)
     yield life
     scene.agent._leaves_at = 0.0
-    life.thread.join(10.0)
+    life.thread.join(300)
     life.close()
 
 
@@ -232,7 +232,7 @@ def test_an_answer_to_an_earlier_freeze_does_not_let_go_on_what_a_second_one_sto
     scene.worker.freeze = freeze_and_be_answered  # type: ignore[method-assign]
     ticks(scene, [SESSION_S * 2])
     (release,) = releases
-    release.join(10.0)
+    release.join(300)
     assert scene.worker.said == ["start", "freeze"]
     assert scene.agent._held
 

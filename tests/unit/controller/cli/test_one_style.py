@@ -239,7 +239,7 @@ def test_kubectl_completes_the_plugin(tmp_path: Path, run_folder: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.stdout.splitlines() == ["count.0", "count.1", ":4"]
 

@@ -181,7 +181,7 @@ def test_it_places_a_topology_and_ends_with_a_signal(process: Process, number: i
     ready(others, "n1")
     until(running, lambda: process.has(paths.DESIRED))
     process.handlers[number]()
-    running.join(30)
+    running.join(300)
     assert process.code == 0
     assert process.made == [("zk1:2181", 9.0)]
     assert process.loaded == [True]

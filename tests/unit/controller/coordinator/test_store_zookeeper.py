@@ -95,7 +95,7 @@ def test_the_plan_is_made_while_the_burst_settles(connect: Connect, monkeypatch:
 
     def noting(*arguments: Any) -> Any:
         made.append(now[0])
-        assert go.wait(60)
+        assert go.wait(300)
         return solve(*arguments)
 
     monkeypatch.setattr(precomputed_module, "solve", noting)

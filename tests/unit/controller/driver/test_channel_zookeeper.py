@@ -39,7 +39,7 @@ def server() -> Iterator[ZooKeeperServer]:
 def agents(server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     """One session that stands for those of all agents."""
     client = make_client(server.hosts, 60.0)
-    client.start(timeout=30)
+    client.start(timeout=300)
     for name in NODES:
         register(client, name)
     yield client

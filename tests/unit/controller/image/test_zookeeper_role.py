@@ -74,10 +74,10 @@ def test_the_server_answers_probes_and_clients_and_keeps_its_data(tmp_path: Path
         process, _ = launch.spawn(role, environment, tmp_path / "log")
         try:
             launch.wait_until(lambda: zookeeper.answers(address, 2181, "srvr"), "server", 90, process=process)
-            done = subprocess.run([*role, "--ask=ruok"], env=environment, check=False, timeout=60)
+            done = subprocess.run([*role, "--ask=ruok"], env=environment, check=False, timeout=300)
             assert done.returncode == 0
             client = KazooClient(f"{address}:2181", timeout=5)
-            client.start(timeout=30)
+            client.start(timeout=300)
             if life == 1:
                 client.create("/kept", b"yes")
             assert client.get("/kept")[0] == b"yes"

@@ -103,12 +103,12 @@ def test_three_servers_agree_and_answer_their_probes_and_clients(
             launch.wait_until(
                 lambda m=member: zookeeper.asked(m, "srvr"), "a quorum", 120, log=tmp_path / f"log-{i}"
             )  # type: ignore[misc]
-        probe = subprocess.run([*ROLE, "--ask=ruok"], env=os.environ | members[0], check=False, timeout=60)
+        probe = subprocess.run([*ROLE, "--ask=ruok"], env=os.environ | members[0], check=False, timeout=300)
         assert probe.returncode == 0
         assert not zookeeper.answers(hosts[0], zookeeper.SECURE_CLIENT, "ruok"), "in plain text"
         assert not launch.accepts(hosts[0], zookeeper.CLIENT)
         client = kazoo_client(",".join(f"{host}:2281" for host in hosts), 10.0, {TLS: str(clients)})
-        client.start(timeout=60)
+        client.start(timeout=300)
         client.create("/kept", b"yes")
         client.sync("/kept")
         assert client.get("/kept")[0] == b"yes"

@@ -41,7 +41,7 @@ def operator(api: Any, name: str, host: str) -> tuple[Leadership, Board, str]:
 
 
 def seen_at(url: str) -> int:
-    with urllib.request.urlopen(url + PATH, timeout=60) as answer:
+    with urllib.request.urlopen(url + PATH, timeout=300) as answer:
         return int(json.load(answer)["time"])
 
 

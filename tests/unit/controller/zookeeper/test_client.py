@@ -46,7 +46,7 @@ def server() -> Iterator[ZooKeeperServer]:
 @contextmanager
 def started(hosts: str, timeout_s: float = 30.0) -> Iterator[KazooClient]:
     client = kazoo_client(hosts, timeout_s)
-    client.start(timeout=60)
+    client.start(timeout=300)
     yield client
     client.stop()
     client.close()
@@ -99,7 +99,7 @@ class Askers:
     def end(self) -> None:
         self._end.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(300)
         assert not self.wrong and not any(thread.is_alive() for thread in self._threads)
 
 
@@ -128,7 +128,7 @@ def test_a_session_that_expires_is_followed_by_a_new_one(server: ZooKeeperServer
         client.add_listener(states.append)
         session = client.client_id
         thief = KazooClient(server.hosts, client_id=session)
-        thief.start(timeout=30)
+        thief.start(timeout=300)
         thief.stop()
         until(lambda: KazooState.LOST in states and client.connected)
         assert client.client_id != session
@@ -144,7 +144,7 @@ def test_the_end_of_a_client_reaches_the_server_and_it_can_start_anew(server: Zo
             assert other.exists("/passing") is None, "its session was closed, not left to expire"
             with pytest.raises(ConnectionClosedError):
                 client.get("/")
-            client.start(timeout=30)
+            client.start(timeout=300)
         client.create("/passing", ephemeral=True)
         client.restart()
         assert client.exists("/passing") is None
@@ -157,9 +157,9 @@ def test_watches_and_what_is_larger_than_a_socket_takes(server: ZooKeeperServer)
         client.get("/large", watch=lambda event: changed.set())
         answers = [client.set_async("/large", bytes([k]) * LARGE) for k in range(5)]
         reads = [client.get_async("/large") for _ in range(5)]
-        assert [answer.get(timeout=60).version for answer in answers] == [1, 2, 3, 4, 5]
-        assert {answer.get(timeout=60)[0] for answer in reads} == {bytes([4]) * LARGE}
-        assert changed.wait(30)
+        assert [answer.get(timeout=300).version for answer in answers] == [1, 2, 3, 4, 5]
+        assert {answer.get(timeout=300)[0] for answer in reads} == {bytes([4]) * LARGE}
+        assert changed.wait(300)
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_client_speaks_tls(secure: str, tmp_path: Path, monkeypatch: pytest.Mo
     with started(secure) as client:
         client.create("/large", bytes(LARGE))
         reads = [client.get_async("/large") for _ in range(5)]
-        assert {answer.get(timeout=60)[0] for answer in reads} == {bytes(LARGE)}
+        assert {answer.get(timeout=300)[0] for answer in reads} == {bytes(LARGE)}
         askers = Askers(client)
         askers.go_on()
         askers.end()

@@ -40,7 +40,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 
         def new() -> Client:
             client = Client(server.hosts, timeout=10.0, handler=PollHandler())
-            client.start(timeout=30)
+            client.start(timeout=300)
             clients.append(client)
             return client
 

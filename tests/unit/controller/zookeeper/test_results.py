@@ -53,7 +53,7 @@ def test_callbacks_are_called_once_in_order_by_the_completion_worker(handler: Po
     result.set("value")
     result.rawlink(never)
     result.set("again")
-    told = [seen.get(timeout=60) for _ in range(3)]
+    told = [seen.get(timeout=300) for _ in range(3)]
     assert [n for n, *_ in told] == [1, 2, 3] and {r for _, r, _ in told} == {result}
     assert {t for *_, t in told}.isdisjoint({threading.current_thread()})
     assert seen.empty()
@@ -71,7 +71,7 @@ def test_kazoo_passes_values_and_exceptions_on(handler: PollHandler) -> None:
         inner, outer = handler.async_result(), handler.async_result()
         inner.rawlink(wrap(outer)(lambda r: 2 * r.get()))
         inner.set_exception(ValueError("x")) if wrong else inner.set(21)
-        assert outer.wait(60) and (isinstance(outer.exception, ValueError) if wrong else outer.get() == 42)
+        assert outer.wait(300) and (isinstance(outer.exception, ValueError) if wrong else outer.get() == 42)
 
 
 def test_those_who_wait_and_those_who_are_called_race_with_the_answer(handler: PollHandler) -> None:
@@ -84,7 +84,7 @@ def test_those_who_wait_and_those_who_are_called_race_with_the_answer(handler: P
 
     def wait() -> None:
         start.wait()
-        got.extend(result.get(timeout=60) for result in results)
+        got.extend(result.get(timeout=300) for result in results)
 
     def link() -> None:
         start.wait()
@@ -98,9 +98,9 @@ def test_those_who_wait_and_those_who_are_called_race_with_the_answer(handler: P
     for number, result in enumerate(results):
         result.set(number)
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert sorted(got) == sorted([*range(rounds)] * 2)
-    assert {called.get(timeout=60).value for _ in range(rounds)} == set(range(rounds)) and called.empty()
+    assert {called.get(timeout=300).value for _ in range(rounds)} == set(range(rounds)) and called.empty()
 
 
 def test_the_queue_is_what_workers_need() -> None:

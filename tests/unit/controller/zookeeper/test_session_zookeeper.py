@@ -33,7 +33,7 @@ def server() -> Iterator[ZooKeeperServer]:
 @pytest.fixture
 def session(server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     session = make_client(server.hosts, 10.0)
-    session.start(timeout=30)
+    session.start(timeout=300)
     yield session
     if session.exists("/t") is not None:
         session.delete("/t", recursive=True)
@@ -69,7 +69,7 @@ def test_what_is_ephemeral_belongs_to_the_session_and_ends_with_it(
 ) -> None:
     session.ensure_path("/t")
     other = make_client(server.hosts, 10.0)
-    other.start(timeout=30)
+    other.start(timeout=300)
     other.create("/t/a", ephemeral=True)
     stat = session.exists("/t/a")
     assert stat is not None
@@ -121,12 +121,12 @@ def test_many_are_asked_before_the_first_is_waited_for(session: ZooKeeperSession
     missing.when_there(lambda _: there.set())
     asked[0].when_there(lambda answer: told.append(answer.get()[0]))
     assert [answer.get()[0] for answer in asked] == [b"1", b"1"]
-    assert there.wait(10)
+    assert there.wait(300)
     until(lambda: told == [b"1"], "who wanted to be told")
     with pytest.raises(NoNodeError):
         missing.get()
     session.set("/t/a", b"2")
-    assert changed.wait(10)
+    assert changed.wait(300)
 
 
 def test_states_are_told_and_no_longer_when_that_is_not_wanted(session: ZooKeeperSession) -> None:
@@ -136,5 +136,5 @@ def test_states_are_told_and_no_longer_when_that_is_not_wanted(session: ZooKeepe
     session.close()
     assert told == [SessionState.LOST] and session.state is SessionState.LOST
     session.remove_listener(told.append)
-    session.start(timeout=30)
+    session.start(timeout=300)
     assert told == [SessionState.LOST] and session.connected

@@ -103,7 +103,7 @@ def test_a_driver_that_starts_anew_gets_ten_thousand_partitions_back() -> None:
     assert (len(view.partitions), len(view.queries)) == (10_000, 1000)
     with zookeeper() as server:
         client = make_client(server.hosts, 10.0)
-        client.start(timeout=60)
+        client.start(timeout=300)
         states: list[str] = []
         try:
             client.add_listener(lambda state: states.append(str(state)))

@@ -125,7 +125,7 @@ def test_a_full_socket_makes_the_writer_wait_and_loses_nothing(pair: Pair) -> No
     assert handler.select([], [connection], [], 60) == ([], [connection], [])
     # the rest goes out while the loop waits for answers
     assert handler.select([connection], [], [], 0.5) == ([], [], [])
-    reader.join(60)
+    reader.join(300)
     assert b"".join(got) == data and connection.gathered == 0 == connection.needs
 
 

@@ -171,7 +171,7 @@ def test_what_was_one_user_s_or_another_key_s_is_taken_over(former: str, tmp_pat
         (tmp_path / name).write_text(text)
     with zookeeper() as server:
         was = ZooKeeperSession(Client(server.hosts, timeout=10, **before))
-        was.start(timeout=30)
+        was.start(timeout=300)
         tree(was, A)
         with session(server, {AUTH: str(tmp_path)}) as client:
             client.set(f"{A}/desired", b"2")

@@ -294,6 +294,7 @@ def test_hosts_that_have_answered_the_next_driver_refuse_the_one_before(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("small_windows")
 def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     world.run(lambda e: e.punctuations.newest >= 10)
@@ -309,6 +310,7 @@ def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_p
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("small_windows")
 def test_a_store_that_does_not_answer_keeps_nobody_from_going_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,6 +398,7 @@ def test_hosts_of_another_stream_have_nothing_for_this_one(tmp_path: Path) -> No
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("small_windows")
 def test_hosts_that_are_further_than_the_records_of_the_stream_are_not_believed(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     world.run(lambda e: e.punctuations.newest >= 10)

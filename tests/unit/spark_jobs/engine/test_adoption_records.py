@@ -22,6 +22,12 @@ from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, tick
 
 
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drivers change far from the end of the stream."""
+    monkeypatch.setattr(engine_module, "WINDOW", 3)
+
+
 def disbelieved(folder: Path) -> World:
     """A driver has found records that know less than the hosts, as after a mirror has taken over, and is to restore all."""
     world = begun(resource_of(DIAMOND), folder)
@@ -42,10 +48,7 @@ def test_what_a_driver_did_not_believe_the_next_one_does_not_believe_either(tmp_
     assert not world.engine.positions and installed(world) == before
 
 
-def test_what_it_has_restored_instead_is_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_module, "WINDOW", 3)  # far from the end of the stream
+def test_what_it_has_restored_instead_is_gone_on_with(tmp_path: Path) -> None:
     world = disbelieved(tmp_path)
     tick(world, 1)
     before = installed(world)

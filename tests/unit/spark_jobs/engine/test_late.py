@@ -255,7 +255,7 @@ def test_a_snapshot_that_is_stored_after_a_rollback_is_in_no_checkpoint(
         if partition == "total.0" and position == 20:
             states.append(tables["total"]["total"][0].as_py())
             entered.set()
-            assert gates[len(states) - 1].wait(30)
+            assert gates[len(states) - 1].wait(300)
         return real(store, position, partition, incarnation, tables)
 
     monkeypatch.setattr(CheckpointStore, "write_state", slow)

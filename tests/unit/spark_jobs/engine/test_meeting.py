@@ -51,7 +51,7 @@ class Stuck(Operator):
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         if inbox.batch == 7:
             self.entered.set()
-            assert self.free.wait(60)
+            assert self.free.wait(300)
         return state, inbox.table()
 
 
@@ -81,7 +81,7 @@ class Node:
     def end(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        self.thread.join(30)
+        self.thread.join(300)
         assert not self.thread.is_alive()
 
 
@@ -177,7 +177,7 @@ def test_a_step_that_never_returns_is_named_though_the_host_is_held(
     working = threading.Thread(target=work, daemon=True)
     working.start()
     try:
-        assert Stuck.entered.wait(60)
+        assert Stuck.entered.wait(300)
         monkeypatch.setattr(shim, "_connection", None)  # the next task's own
         monkeypatch.setattr(shim, "ANSWER_S", 0.1)
         with pytest.raises(HostBusyError) as error:
@@ -190,7 +190,7 @@ def test_a_step_that_never_returns_is_named_though_the_host_is_held(
         assert "batch 7" in _first_line(RuntimeError(text))
     finally:
         Stuck.free.set()
-        working.join(60)
+        working.join(300)
 
 
 def test_a_late_request_reaches_the_task_as_an_error(node: Node) -> None:

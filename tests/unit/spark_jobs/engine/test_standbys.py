@@ -236,8 +236,7 @@ def test_a_standby_is_lost_and_begins_anew_elsewhere(tmp_path: Path, expected: d
     assert world.engine.positions["count.0"] >= 15
     world.nodes.start("e")
     recover(world, {"count.0": "e"})
-    world.run(all_ready, limit=40)
-    assert world.engine.punctuations.newest >= 10
+    world.run(lambda e: all_ready(e) and e.punctuations.newest >= 10)
     world.nodes.lose("c")
     tick(world, 2)
     assert recover(world) == {"count.0"}

@@ -218,7 +218,7 @@ def test_a_producer_that_is_still_there_is_fenced_when_its_successor_opens(
 
     def opened(session: Session) -> Marker:
         if session._name == way.group and session._owner > before:
-            assert may_open.wait(60.0)
+            assert may_open.wait(300)
         return opens(session)
 
     monkeypatch.setattr(OperatorRuntime, "deliver", delivered)

@@ -167,7 +167,7 @@ class Store:
         self, position: int, partition: str, incarnation: str, tables: Mapping[str, Any]
     ) -> StateFile:
         self.entered.set()
-        assert self.gate.wait(30)
+        assert self.gate.wait(300)
         if self.errors:
             raise self.errors.pop(0)
         self.names.append(f"cp-{position}/{partition}.{incarnation}")
@@ -190,7 +190,7 @@ def test_whatever_a_store_s_client_raises_the_snapshot_is_stored_later(
     writing = writer(store)
     writing.keep((20,), {"count.1": "1.1.1"})
     writing.submit("count.1", "1.1.1", 20, lambda: STATE)
-    assert store.stored.wait(30)
+    assert store.stored.wait(300)
     writing.close()
     acks, problems = writing.collect()
     assert [(a.partition, a.installation, a.position) for a in acks] == [("count.1", "1.1.1", 20)]
@@ -201,7 +201,7 @@ def test_what_is_submitted_before_anything_is_known_to_be_installed_is_stored() 
     store = Store()
     writing = writer(store)
     writing.submit("count.1", "1.1.1", 20, lambda: STATE)
-    assert store.stored.wait(30)
+    assert store.stored.wait(300)
     writing.close()
     assert [a.partition for a in writing.collect()[0]] == ["count.1"]
 
@@ -219,7 +219,7 @@ def test_whatever_an_operator_s_encoding_raises_other_snapshots_are_stored(
     writing.keep((20,), {"count.1": "1.1.1", "count.2": "1.1.2"})
     writing.submit("count.1", "1.1.1", 20, broken)
     writing.submit("count.2", "1.1.2", 20, lambda: STATE)
-    assert store.stored.wait(30)
+    assert store.stored.wait(300)
     writing.close()
     acks, problems = writing.collect()
     assert [a.partition for a in acks] == ["count.2"]
@@ -233,7 +233,7 @@ def test_what_is_queued_of_a_dropped_installation_is_forgotten() -> None:
     writing.keep((20,), {"a.0": "1.1.1", "b.0": "1.1.2"})
     writing.submit("a.0", "1.1.1", 20, lambda: STATE)  # being stored when the rollback comes
     writing.submit("b.0", "1.1.2", 20, lambda: STATE)  # queued
-    assert store.entered.wait(30)
+    assert store.entered.wait(300)
     writing.submit("c.0", "1.1.3", 20, None)  # stored already
     writing.keep((20,), {"a.0": "1.2.4", "b.0": "1.2.5"})
     writing.submit("a.0", "1.2.4", 20, lambda: STATE)

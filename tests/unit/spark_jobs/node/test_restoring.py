@@ -47,7 +47,7 @@ class Gate:
 
         def prepare() -> Prepared:
             self.begun.append(name)
-            assert door.wait(30)
+            assert door.wait(300)
             if error is not None:
                 raise error
             return Prepared(source=Opened())
@@ -122,7 +122,7 @@ def test_what_is_not_wanted_any_more_is_closed_and_handed_to_nobody(
     door, done = threading.Event(), threading.Event()
 
     def prepare() -> Prepared:
-        assert door.wait(30)
+        assert door.wait(300)
         done.set()
         return Prepared(source=old)
 
@@ -137,7 +137,7 @@ def test_what_is_not_wanted_any_more_is_closed_and_handed_to_nobody(
     else:
         restorer.close()
     door.set()
-    assert old.closed.wait(30)
+    assert old.closed.wait(300)
     if how == "other installation":
         gate.doors["a.0"].set()
         until(lambda: restorer._wanted["a.0"].prepared is not None)

@@ -194,7 +194,7 @@ def test_the_first_task_takes_it_and_the_next_one_finds_none(
             assert json.loads(connection.recv_bytes()) == {"busy": None}
         assert (node.home / spare.LOG).exists()
         executor.communicate(b"\n")
-    assert node.process.wait(30) == 0, "it ends with its executor"
+    assert node.process.wait(300) == 0, "it ends with its executor"
     node.spare.keep()
     assert node.process.poll() is not None, "not so soon after the last start"
     node.now = spare_host.PAUSE_S
@@ -247,7 +247,7 @@ def test_one_with_other_code_ends_so_that_the_agent_starts_another(
     node.ready()
     monkeypatch.setattr(spare, "CODE", ["0.0.1", 7])
     assert not spare.claim(node.home, os.getpid())
-    assert node.process.wait(60) != 0
+    assert node.process.wait(300) != 0
     assert "it has other code" in (node.home / spare.LOG).read_text()
 
 
@@ -265,7 +265,7 @@ def test_who_does_not_wait_for_the_answer_gets_no_second_host(node: Node) -> Non
     }
     connection.send_bytes(json.dumps(wanted).encode())
     connection.close()
-    assert node.process.wait(60) != 0
+    assert node.process.wait(300) != 0
     assert not (node.home / shim.HANDSHAKE).exists()
 
 

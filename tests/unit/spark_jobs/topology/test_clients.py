@@ -139,6 +139,6 @@ def test_a_driver_ends_with_one_line_before_it_connects_to_anything(tmp_path: Pa
         "--master=spark://127.0.0.1:1",
     ]
     command += [f"--topology={document}", "--sink=/x", "--checkpoints=oss://bucket/x"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "refused: spec.checkpoint.location: URLs that begin with oss:// need a package" in done.stderr

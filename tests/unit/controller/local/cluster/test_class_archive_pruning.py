@@ -72,7 +72,7 @@ def living(argument: str) -> Iterator[None]:
         try:
             yield
         finally:
-            process.communicate(timeout=30)
+            process.communicate(timeout=300)
 
 
 def test_the_archive_of_a_living_jvm_stays_until_it_has_ended(tmp_path: Path) -> None:

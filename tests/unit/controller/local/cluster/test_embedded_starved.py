@@ -51,7 +51,7 @@ def server() -> Iterator[ZooKeeperServer]:
 @pytest.fixture
 def client(server: ZooKeeperServer) -> Iterator[ZooKeeperSession]:
     client = make_client(server.hosts, 30.0)
-    client.start(timeout=30)
+    client.start(timeout=300)
     yield client
     client.close()
 

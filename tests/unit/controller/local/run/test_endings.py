@@ -116,7 +116,7 @@ def test_a_run_that_is_killed_leaves_no_process_and_a_resumed_one_writes_what_it
     whole = write_expected(resource, tmp_path / "whole")
     assert not compare(whole, out).identical, "it was not interrupted in time"
     resumed = _start(out, *stream, "--resume")
-    text = resumed.communicate(timeout=240)[0]
+    text = resumed.communicate(timeout=300)[0]
     assert resumed.returncode == 0, text
     assert compare(whole, out).identical
     assert _record(out)["checkpoints"][0] > 0

@@ -23,10 +23,10 @@ def hold(deciders: PriorityExecutor) -> threading.Event:
 
     def work() -> None:
         busy.set()
-        assert go.wait(60)
+        assert go.wait(300)
 
     deciders.submit(work)
-    assert busy.wait(60)
+    assert busy.wait(300)
     return go
 
 
@@ -39,7 +39,7 @@ def test_what_was_left_for_later_comes_after_all_that_was_submitted(one: Priorit
     go.set()
     for future in futures:
         future.result(10)
-    assert last.wait(60)
+    assert last.wait(300)
     assert done == ["decide 0", "decide 1", "decide 2", "ahead"]
 
 

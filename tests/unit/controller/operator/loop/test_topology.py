@@ -60,7 +60,7 @@ class Scene:
 
     def connect(self) -> ZooKeeperSession:
         client = make_client(self.server.hosts, 5.0)
-        client.start(timeout=30)
+        client.start(timeout=300)
         self.clients.append(client)
         return client
 

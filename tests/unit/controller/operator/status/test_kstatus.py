@@ -34,7 +34,7 @@ def judged(*objects: dict[str, Any]) -> list[dict[str, str]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
 

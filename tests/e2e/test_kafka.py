@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from examples.demo import flights_kafka as demo_kafka
+from tests.support.told_cluster import ToldCluster
 
 pytestmark = pytest.mark.slow
 FAULTS = """
@@ -17,7 +18,9 @@ FAULTS = """
 """
 
 
-def test_two_of_four_nodes_are_killed_and_every_row_is_there_once(tmp_path: Path) -> None:
+def test_two_of_four_nodes_are_killed_and_every_row_is_there_once(
+    large_nodes: ToldCluster, tmp_path: Path
+) -> None:
     faults = tmp_path / "faults.yaml"
     faults.write_text(FAULTS)
     said = io.StringIO()
@@ -28,6 +31,6 @@ def test_two_of_four_nodes_are_killed_and_every_row_is_there_once(tmp_path: Path
             *("--faults", str(faults), "--out", str(tmp_path / "out"), "--quiet"),
         ]
     )
-    result, found = demo_kafka.play(console, options)
+    result, found = demo_kafka.play(console, options, large_nodes)
     assert demo_kafka.show(console, result, found), said.getvalue()
     assert [i["kind"] for i in result.incident["incidents"]] == ["correlated"]
