@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from benchmarks import kafka, kafka_measure, kafka_reprise
+from benchmarks import kafka, kafka_measure
 from benchmarks.kafka_measure import Memory
-from benchmarks.kafka_topics import COLUMNS, Seen, row, until
+from benchmarks.kafka_topics import Seen
 from benchmarks.overhead_measure import Latency
 from benchmarks.overhead_report import verdicts
-from reprise.spark_jobs.topology import expand
-from reprise.spark_jobs.topology.resource import Mode
 
 
 def test_the_rate_is_that_of_the_steady_part() -> None:
@@ -20,12 +16,6 @@ def test_the_rate_is_that_of_the_steady_part() -> None:
     steady = [(10 + t / 10, 100 + 100 * t) for t in range(100)]
     assert kafka_measure.rate(Seen([*slow_start, *steady]), 10_000) == pytest.approx(1000)
     assert kafka_measure.rate(Seen(steady[:2]), 10_000) is None
-
-
-def test_output_in_few_pieces_is_measured_as_a_whole() -> None:
-    assert kafka_measure.whole_rate(Seen([(0.0, 100), (4.0, 1100)]), 1100) == 250
-    assert kafka_measure.whole_rate(Seen([(0.0, 100)]), 1100) is None
-    assert kafka_measure.whole_rate(Seen([(0.0, 100), (4.0, 900)]), 1100) is None
 
 
 def test_latency_leaves_out_how_it_began_and_says_when_it_grew() -> None:
@@ -36,20 +26,6 @@ def test_latency_leaves_out_how_it_began_and_says_when_it_grew() -> None:
     assert growing is not None
     assert not growing.kept_up
     assert kafka_measure.latency(Seen()) is None
-
-
-def test_rows_are_what_the_topology_reads() -> None:
-    assert set(json.loads(row(7))) == set(COLUMNS)
-    assert until("t", 10, 4) == {"t/0": 3, "t/1": 3, "t/2": 2, "t/3": 2}
-
-
-@pytest.mark.parametrize("mode", kafka.LIMITS)
-def test_the_topology_moves_no_row_between_partitions(mode: str) -> None:
-    found = kafka_reprise.pipe(
-        "127.0.0.1:1", "a", "b", rows=100, logs=4, nodes=2, interval="1us", memory_mb=512, limits=kafka.LIMITS[mode]
-    )  # fmt: skip
-    assert len(expand(found).partitions) == 4
-    assert found.operators[0].inputs[0].grouping.mode is Mode.FORWARD
 
 
 def test_the_table_says_what_was_not_measured() -> None:

@@ -1,10 +1,10 @@
-"""What the loss of a failure domain takes, as the benchmark shows it."""
+"""What the loss of a failure domain takes."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.planners_domains import EXAMPLE, main, measure
+from benchmarks.planners_domains import EXAMPLE, measure
 from reprise.controller.topology_view import policy_of, view_of
 from reprise.spark_jobs.topology import load_topology
 
@@ -18,10 +18,3 @@ def test_queries_that_are_together_lose_less_with_a_domain_and_nodes_are_as_full
     assert by_domain.mean >= by_domain.least == 1 / domains
     assert by_domain.fullest <= 1.2 * by_domain.mean_load + 1e-9 or by_domain.fullest <= even.fullest
     assert by_domain.mean_load == pytest.approx(even.mean_load)
-
-
-def test_the_table_names_each_topology(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--domains", "2"]) == 0
-    shown = capsys.readouterr().out
-    assert "topology2: 17 partitions, 15 queries, 10 nodes" in shown
-    assert shown.count("| by domain |") == 1

@@ -1,4 +1,4 @@
-"""The arithmetic of the recovery benchmark: schedules, areas, the bound, the expected order."""
+"""The arithmetic of the recovery benchmark: areas, the bound, the expected order."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ from benchmarks.recovery_measure import (
     order_broken,
     worth,
 )
-from benchmarks.recovery_schedule import ACQUIRE_S, arrivals, lost, schedule
-from benchmarks.recovery_show import Grid, spread
-from reprise.controller.local.faults.faults import most_killed, parse_faults
 
 
 def curve(**changes: Any) -> Curve:
@@ -34,32 +31,6 @@ def curve(**changes: Any) -> Curve:
     return Curve(**values | changes)
 
 
-def test_arrivals_follow_from_the_seed_and_lie_in_the_range_of_the_paper() -> None:
-    found = arrivals(7, 8, 6.0)
-    assert found == arrivals(7, 8, 6.0) != arrivals(8, 8, 6.0)
-    assert found == sorted(found)
-    assert all(ACQUIRE_S[0] / 6 <= at <= ACQUIRE_S[1] / 6 for at in found)
-
-
-@pytest.mark.parametrize(
-    ("order", "expected"),
-    [("nodes", ["@o0", "@o1"]), ("topological", ["@o0", "@o1"]), ("reverse", ["@o14", "@o13"])],
-)
-def test_which_nodes_are_lost(order: str, expected: list[str]) -> None:
-    assert lost(order, 4, 2) == expected
-
-
-def test_an_order_that_there_is_not() -> None:
-    with pytest.raises(ValueError, match="sideways"):
-        lost("sideways", 4, 2)
-
-
-def test_a_schedule_is_a_fault_file() -> None:
-    faults = parse_faults(schedule(lost("nodes", 10, 8), arrivals(0, 8, 6.0)), "schedule", 10)
-    assert most_killed(faults) == 8
-    assert [fault.action for fault in faults] == ["kill"] + ["add"] * 8
-
-
 @pytest.mark.parametrize(
     ("until", "expected"), [(0.0, 0.0), (2.0, 0.0), (4.0, 1.0), (10.0, 4.0), (12.0, 6.0)]
 )
@@ -70,11 +41,6 @@ def test_area_begins_at_the_failure_and_keeps_the_last_value(until: float, expec
 
 def test_the_bound_rises_with_each_arrival() -> None:
     assert bound_steps(curve(), 2, lambda alive: alive / 2) == [(0.0, 0.5), (4.0, 1.0)]
-
-
-def test_a_node_that_was_there_before_the_failure_is_not_counted_twice() -> None:
-    steps = bound_steps(curve(arrivals=(-3.0, 4.0)), 2, lambda alive: alive / 2)
-    assert steps[-1] == (4.0, 1.0)
 
 
 def test_worth_of_a_run() -> None:
@@ -126,21 +92,6 @@ def test_a_curve_from_a_report() -> None:
     }
     found = curve_of(report)
     assert found == Curve((-1.0, 1.0), (1.0, 0.5), (2, 1), (1.0, 7.0), (6.0,), 2, 8.0)
-
-
-@pytest.mark.parametrize("report", [{"failure": 1.0}, {"failure": None, "series": {}}])
-def test_a_run_without_a_curve(report: dict[str, Any]) -> None:
-    assert curve_of(report) is None
-
-
-def test_a_table_as_markdown() -> None:
-    text = Grid("Title", ("a", "b"), (("1", "2"),)).markdown()
-    assert text == "Title\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n"
-
-
-def test_spread_of_one_and_of_several() -> None:
-    assert spread([0.5]) == "0.50"
-    assert spread([0.5, 1.0]) == "0.75 (0.50 .. 1.00)"
 
 
 def test_more_nodes_cannot_be_lost_than_there_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,16 +17,6 @@ def test_bytes_of_pages_follow_what_was_touched(tmp_path: Path) -> None:
     assert found[1.0, "together"].paged_mb > found[1.0, "together"].arrays_mb * 0.9
 
 
-def test_every_mode_stores_the_state_and_is_shown_beside_the_figures_of_its_source(tmp_path: Path) -> None:
-    found = list(state.pauses([1], tmp_path))
-    assert [one.mode for one in found] == list(state.MODES)
-    assert all(one.stored_mb > 0.3 for one in found)
-    lines = list(state.shown({"pause": found, "row": list(state.rows((1,)))}))
-    assert len(lines) == 2 + 4 + 2 + 2
-    assert lines[2].endswith("| 617 |")
-    assert lines[-2].endswith("| 18.8 / 21.3 |")
-
-
 @pytest.mark.slow
 @pytest.mark.wide
 def test_a_state_of_four_times_its_memory_is_held_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

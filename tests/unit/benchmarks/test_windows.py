@@ -27,9 +27,3 @@ def test_all_ways_store_the_same_state(tmp_path: Path) -> None:
         (share, way) for share in (0.01, 1.0) for way in ("whole", "pages", "log")
     ]
     assert all(one.written_mb > 0 for one in found)
-
-
-def test_gathering_names_each_operator_with_its_open_slots() -> None:
-    found = {one.operator: one.slots for one in windows.gather(50, 1)}
-    assert found == {"CountWindow": 50, "KeyedCount": 50, "TumblingWindow": 100}
-    assert len(list(windows.shown({"gather": list(windows.gather(5, 1))}))) == 5
