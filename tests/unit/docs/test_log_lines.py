@@ -53,20 +53,3 @@ def test_every_line_begins_with_its_event(package: str) -> None:
 
 def test_the_calls_are_found() -> None:
     assert sum(len(calls_of(package)) for package in PACKAGES) > 80
-
-
-@pytest.mark.parametrize(
-    ("line", "well"),
-    [
-        ("log.info('event=fenced pod=%s', pod)", True),
-        ("log.log(level, 'event=%s reason=%r', rule, reason)", True),
-        ("log.info('event=run-action ' + more, *values)", True),
-        ("log.info('fenced pod=%s', pod)", False),
-        ("log.info(f'event={name}')", False),
-        ("logging.getLogger('x').error('refused %s', error)", False),
-        ("self.log.error('event=Wrong_Case')", False),
-    ],
-)
-def test_what_a_line_must_look_like(line: str, well: bool) -> None:
-    (call,) = calls(ast.parse(line))
-    assert bool(EVENT.match(template(call))) is well
