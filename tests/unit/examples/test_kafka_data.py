@@ -31,13 +31,6 @@ def test_what_must_come_out_is_a_group_by_over_all_flights(output: data.Output) 
     assert {key: (n, m) for key, (n, _, m) in found.items()} == {k: (flights[k], miles[k]) for k in flights}
 
 
-def test_every_row_is_in_one_log_and_logs_are_in_the_order_of_time() -> None:
-    times = data.flights(ROWS)["time"].to_list()
-    assert times == sorted(times)
-    assert sum(data.until(ROWS + 3).values()) == ROWS + 3
-    assert len(data.until(ROWS)) == data.LOGS
-
-
 def test_the_example_writes_the_topics_that_are_checked() -> None:
     resource = load(EXAMPLES / "flights-kafka.yaml")
     sinks = {o.name: o.output.sink.parameters for o in resource.operators if o.output and o.output.sink}
@@ -74,8 +67,3 @@ def test_a_stream_that_was_over_before_the_kill_is_no_success() -> None:
     assert "over before: kill n1 n2" in console.file.getvalue()  # type: ignore[attr-defined]
     late = RunResult(Outcome.DONE, Path("out"), {"unfired": ["add 2"]})
     assert show(console, late, [good]) is True
-
-
-def test_batches_are_small_enough_for_the_stream_to_last_as_long_as_sending() -> None:
-    assert data.batch_rows(120_000, 50.0, 2) == 1200
-    assert data.batch_rows(7, 50.0, 2) == 1

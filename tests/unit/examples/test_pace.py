@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.demo.pace import LEAST_S, MOST_S, Pace, measured, stretched
+from examples.demo.pace import LEAST_S, MOST_S, measured, stretched
 from reprise.controller.errors import RunError
 from reprise.controller.local.faults.faults import load_faults
 from reprise.controller.local.report.history import Writes
@@ -44,21 +44,12 @@ def test_a_machine_that_follows_a_batch_a_second_gets_one(job_s: float) -> None:
     assert "This machine follows" in pace.describe()
 
 
-def test_outputs_that_come_in_bursts_are_no_sign_of_a_slow_machine() -> None:
-    """Two batches at a time, two seconds apart, and each at most two seconds late."""
-    assert measured({"a": writes(*[2.0, 1.0] * 28)}).interval_s == LEAST_S
-
-
 def test_a_slow_start_and_one_job_that_took_long_are_forgotten() -> None:
     slow_start = [30.0 - b for b in range(30)]
     usual = [0.8] * 27
     usual[20:24] = [6.0, 5.0, 4.0, 3.0]
     pace = measured({"a": writes(*slow_start, *usual), "b": writes(*slow_start, *usual)})
     assert pace.late_s == pytest.approx(0.8)
-
-
-def test_one_query_that_is_late_is_not_the_machine() -> None:
-    assert measured({"a": writes(*[1.0] * 57), "b": writes(*[9.0] * 57), "c": writes(*[1.2] * 57)}).late_s < 2
 
 
 @pytest.mark.parametrize(("job_s", "busy_s"), [(6.0, 0.0), (4.0, 0.4), (9.0, 0.0), (0.5, 1.05)])
@@ -78,14 +69,6 @@ def test_a_machine_that_is_far_too_slow_is_told_so(job_s: float, busy_s: float) 
     assert pace.interval_s == MOST_S
     assert not pace.follows
     assert "VERY BUSY OR VERY SLOW" in pace.describe()
-
-
-def test_what_was_late_is_few_batches_late_at_the_chosen_pace() -> None:
-    for late_s in (0.0, 6.9, 7.0, 7.1, 12.0, 20.9, 21.0):
-        pace = Pace(late_s)
-        assert pace.follows
-        assert late_s <= 7 * pace.interval_s + 1e-6
-    assert not Pace(21.1).follows
 
 
 def test_a_run_that_wrote_too_little_is_no_measure() -> None:

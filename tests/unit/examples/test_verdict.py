@@ -23,15 +23,13 @@ def entry(priority: int, seconds: float, measured: bool = True) -> dict[str, Any
     }
 
 
-def result(
-    out: Path, *incidents: Entries, order: str = "value", usual_s: float = 1.0, output: str = "a"
-) -> RunResult:
+def result(out: Path, *incidents: Entries, usual_s: float = 1.0, output: str = "a") -> RunResult:
     names = {query: each["priority"] for queries in incidents for query, each in queries.items()}
     report = {
         "incidents": [{"queries": queries} for queries in incidents],
         # by how late outputs are: not what the verdict goes by
         "lost_s": 10.0,
-        "order": order,
+        "order": "value",
         "queries": {query: {"priority": p, "baseline_s": usual_s} for query, p in names.items()},
     }
     sink = out / "sink" / "a" / "0"
@@ -61,14 +59,6 @@ def test_downtime_weighted_by_priority_decides(tmp_path: Path) -> None:
     text = said(tmp_path, verdict)
     assert "incremental 38.6 s, blocking 62.9 s: blocking lost 1.6 times as much" in text
     assert "PASSED: outputs are right in every byte" in text
-
-
-def test_what_was_back_before_blocking_recovery_had_anything_is_said(tmp_path: Path) -> None:
-    text = said(
-        tmp_path, judged(tmp_path, {"a.0": entry(10, 20.0), "b.0": entry(1, 62.5), "c.0": entry(3, 9.0)})
-    )
-    assert "no query was back before 62.0 s" in text
-    assert "2 of 3 queries were, worth 13 of 14 in summed priority (93 %)" in text
 
 
 def test_a_query_that_only_blocking_recovery_took_down_was_never_down(tmp_path: Path) -> None:
@@ -105,12 +95,6 @@ def test_a_machine_that_did_not_follow_is_no_failure_of_recovery(tmp_path: Path)
     assert "FAILED" not in text
 
 
-def test_where_it_was_shown_on_such_a_machine_its_times_are_called_rough(tmp_path: Path) -> None:
-    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 20.0)}, usual_s=14.0))
-    assert "PASSED" in text
-    assert "So the times are rough." in text
-
-
 def test_a_machine_that_followed_has_no_excuse(tmp_path: Path) -> None:
     text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 100.0)}))
     assert "FAILED: outputs are right in every byte, but less was not lost" in text
@@ -126,34 +110,6 @@ def test_a_stream_that_is_over_before_the_nodes_are_killed_shows_nothing(tmp_pat
     verdict = judged(tmp_path, blocking={})
     assert not verdict.good
     assert "FAILED: no query was lost in both runs" in said(tmp_path, verdict)
-
-
-def test_a_most_valuable_query_that_came_back_last_is_said_with_the_reason(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, {"a.0": entry(10, 71.9), "b.0": entry(1, 20.0), "c.0": entry(3, 30.0)})
-    text = said(tmp_path, verdict)
-    assert (
-        "a.0, the most valuable (priority 10), was down for longer than 2 lesser ones worth 4 together"
-        in text
-    )
-    assert "What is maximised is summed value" in text
-
-
-def test_that_summed_value_is_maximised_is_said_in_any_case(tmp_path: Path) -> None:
-    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 5.0), "b.0": entry(1, 20.0)}))
-    assert "What is maximised is summed value" in text
-    assert "was down for longer than" not in text
-
-
-def test_in_strict_order_it_is_not(tmp_path: Path) -> None:
-    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 71.9), "b.0": entry(1, 20.0)}, order="strict"))
-    assert "maximised" not in text
-    assert "was down for longer than" not in text
-
-
-def test_a_query_that_was_not_measured_is_shown_with_what_is_known_of_it(tmp_path: Path) -> None:
-    text = said(tmp_path, judged(tmp_path, {"a.0": entry(10, 60.0, measured=False)}, {"b.0": entry(1, 4.0)}))
-    assert "at least 60.0 s" in text
-    assert "63.1 s" in text
 
 
 def test_the_downtime_of_a_query_is_that_of_all_its_incidents(tmp_path: Path) -> None:

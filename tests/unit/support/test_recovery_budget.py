@@ -83,19 +83,6 @@ def test_a_recovery_of_more_than_three_times_its_budget_is_named_with_its_parts(
     assert "detection 3.00, settling 1.00, planning 0.80, installing 1.50, loading 1.00" in str(late.value)
 
 
-def test_where_nobody_knows_when_the_node_died_detection_is_not_in_it() -> None:
-    (found,) = recoveries(seen(incident()), Circumstances())
-    assert found.took_s == BACK - OPENED
-    assert "detection" not in found.parts
-
-
-def test_a_death_that_an_incident_before_is_about_is_not_counted_again() -> None:
-    before = replace(incident(), id="inc-0", opened_at=90.0, queries={}, closed_at=DIED + 1)
-    looked = replace(seen(incident()), closed={"inc-0": before, "inc-1": incident()})
-    (found,) = recoveries(looked, KILLED)
-    assert "detection" not in found.parts
-
-
 def test_what_waits_for_a_node_is_judged_from_when_it_could_be_used() -> None:
     """The first plan had no room for it, and a node came half a minute later."""
     ready = 135.0
@@ -110,13 +97,6 @@ def test_what_waits_for_a_node_is_judged_from_when_it_could_be_used() -> None:
         assert_in_time(
             seen(replace(late, queries={"count.1": QueryTimeline(OPENED, ready + 31.0)}), *idle), KILLED
         )
-
-
-def test_a_second_loss_begins_it_anew() -> None:
-    events = Event(OPENED, EventName.OPENED), Event(140.0, EventName.NODE_LOST, "n3#1")
-    twice = incident(back=144.0, plans=2, events=events)
-    (found,) = assert_in_time(seen(twice, plan(1, PLANNED), plan(2, 141.0)), KILLED)
-    assert found.took_s == pytest.approx(4.0)
 
 
 def test_the_time_without_a_coordinator_is_not_in_it() -> None:
