@@ -16,7 +16,6 @@ from tools.docs_site import (
     _there,
     broken_links,
     build,
-    in_style,
     loaded_from_elsewhere,
 )
 
@@ -92,27 +91,6 @@ def written(folder: Path, **texts: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("link", "well"),
-    [
-        ("below/b.html", True),
-        ("below/b.html#there", True),
-        ("#here", True),
-        ("https://example.com/c", True),
-        ("mailto:a@example.com", True),
-        ("below/b.html#here", False),
-        ("b.html", False),
-        ("#there", False),
-        ("below/", False),
-    ],
-)
-def test_a_link_leads_to_a_file_and_its_anchor(tmp_path: Path, link: str, well: bool) -> None:
-    a = f"<h1 id='here'></h1><a href='{link}'>x</a>"
-    folder = written(tmp_path, a=a, below__b="<h2 id='there'></h2><a href='../a.html#here'>x</a>")
-    found = broken_links(folder)
-    assert found == ([] if well else [f"a.html links to {link}, which is not there"])
-
-
-@pytest.mark.parametrize(
     "html",
     [
         "<script src='https://example.com/a.js'></script>",
@@ -127,13 +105,6 @@ def test_a_link_leads_to_a_file_and_its_anchor(tmp_path: Path, link: str, well: 
 )
 def test_what_a_browser_would_load_from_elsewhere_is_found(tmp_path: Path, html: str) -> None:
     assert [page for page, _ in loaded_from_elsewhere(written(tmp_path, a=html))] == ["a.html"]
-
-
-def test_what_is_here_or_only_linked_is_not_loaded_from_elsewhere(tmp_path: Path) -> None:
-    html = "<a href='https://example.com'>x</a><img src='a.png'><link rel='canonical' href='https://example.com/a'>"
-    style = "a { background: url(data:image/svg+xml;base64,AA) } @import 'b.css'; b { src: url('c.woff') }"
-    assert loaded_from_elsewhere(written(tmp_path, a=html, style=style)) == []
-    assert in_style(style) == ["data:image/svg+xml;base64,AA", "b.css", "c.woff"]
 
 
 def test_a_style_sheet_that_loads_from_elsewhere_is_found(tmp_path: Path) -> None:

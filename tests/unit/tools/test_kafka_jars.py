@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprise.controller.errors import StartError
-from tools.kafka.jars import LOCKS, REPOSITORY_VARIABLE, jar_folder
+from tools.kafka.jars import REPOSITORY_VARIABLE, jar_folder
 from tools.kafka.server import with_passwords
 
 JAR = b"not really a jar"
@@ -49,15 +49,6 @@ def test_a_repository_that_cannot_be_reached_is_named_by_its_variable(
     repository.unlink()
     with pytest.raises(StartError, match=REPOSITORY_VARIABLE):
         jar_folder("thing", locks=tmp_path)
-
-
-def test_the_brokers_lock_names_each_jar_once() -> None:
-    lines = [
-        line for line in (LOCKS / "kafka_jars.lock").read_text().splitlines() if not line.startswith("#")
-    ]
-    names = [Path(line.split(" ", 1)[1]).name for line in lines]
-    assert len(names) == len(set(names)) == 25
-    assert all(len(line.split(" ", 1)[0]) == 64 for line in lines)
 
 
 def test_brokers_with_passwords_let_in_whom_they_know_and_allow_nothing_by_default() -> None:
