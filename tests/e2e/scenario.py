@@ -27,7 +27,7 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.topology import StreamTopology, load_topology, override
 from tests.support.recovery_budget import Watch, assert_in_time
-from tests.support.straggling import EndsWhenTold, NexmarkEndsWhenTold, ReachabilityEndsWhenTold, end_stream
+from tests.support.straggling import EndsWhenTold, NexmarkEndsWhenTold, end_stream
 from tests.support.told_cluster import PATIENT_S, ToldCluster
 
 log = logging.getLogger("tests.e2e")
@@ -37,11 +37,7 @@ STUCK_LOOKS = 900
 """A run in which nothing changes for so many looks, five a second on an idle machine, hangs."""
 ENDS_AFTER = 12
 """So many batches of a stream without an end come behind what it was to wait for."""
-ENDLESS: Mapping[str, type] = {
-    "HashtagSource": EndsWhenTold,
-    "NexmarkSource": NexmarkEndsWhenTold,
-    "ReachabilitySource": ReachabilityEndsWhenTold,
-}
+ENDLESS = {"HashtagSource": EndsWhenTold, "NexmarkSource": NexmarkEndsWhenTold}
 """Sources without an end instead of those that examples have."""
 NOTICED_S = 8.0
 """A loss is noticed within this time: the session of a node has expired, and the coordinator has looked."""

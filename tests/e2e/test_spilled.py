@@ -51,7 +51,7 @@ def topology(data: Data, gate: Path) -> StreamTopology:
         "sources": [
             {
                 "name": "tweets",
-                "class": "tests.support.straggling:Gated",
+                "class": "tests.support.straggling:GatedFiles",
                 "with": files,
                 "resources": {"cpu": "50m"},
             }

@@ -88,25 +88,32 @@ class NexmarkEndsWhenTold(_Told, NexmarkSource):
         self.file = Path(file)
 
 
-class ReachabilityEndsWhenTold(_Told, ReachabilitySource):
-    """Changes of a graph."""
+class _Gated(Source):
+    """Batches behind `upto` cannot be read before the file `gate` is there."""
 
-    def __init__(self, *, file: str, kind: str, rate: int, **graph: Any) -> None:
-        super().__init__(kind=kind, rate=rate, **graph)
-        self.file = Path(file)
-
-
-class Gated(FileSource):
-    """Batches of files, of which those behind `upto` cannot be read before the file `gate` is there."""
-
-    def __init__(self, *, paths: list[str], rows: int, upto: int, gate: str) -> None:
-        super().__init__(paths=paths, rows=rows)
-        self.upto, self.gate = upto, Path(gate)
+    upto: int
+    gate: Path
 
     def read(self, place: Place, batch: int, span: Range) -> pa.Table:
         if batch > self.upto and not self.gate.exists():
             raise NotYetError(f"batch {batch} is held back")
         return super().read(place, batch, span)
+
+
+class GatedFiles(_Gated, FileSource):
+    """Rows of files."""
+
+    def __init__(self, *, paths: list[str], rows: int, upto: int, gate: str) -> None:
+        super().__init__(paths=paths, rows=rows)
+        self.upto, self.gate = upto, Path(gate)
+
+
+class GatedChanges(_Gated, ReachabilitySource):
+    """Changes of a graph."""
+
+    def __init__(self, *, kind: str, rate: int, upto: int, gate: str, **graph: Any) -> None:
+        super().__init__(kind=kind, rate=rate, **graph)
+        self.upto, self.gate = upto, Path(gate)
 
 
 class ComesInBursts(EndsWhenTold):
