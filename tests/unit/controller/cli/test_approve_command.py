@@ -38,21 +38,12 @@ def test_a_restart_asks_for_one(target: FakeClusterTarget) -> None:
     assert target.asked == [("restart", True)]
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("approve", "plans of a run on this machine are carried out at once"),
-        ("restart", "a run on this machine starts its driver anew by itself"),
-    ],
-)
+@pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("way", [["--out", "x"], ["--zk", "z:1", "--root", "/r", "-f", "t.yaml"]])
-def test_elsewhere_it_is_refused_with_what_happens_there(
-    monkeypatch: pytest.MonkeyPatch, name: str, why: str, way: list[str]
-) -> None:
+def test_elsewhere_it_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, way: list[str]) -> None:
     def never(_: Address) -> KubernetesTarget:
         raise AssertionError("nothing is asked")
 
     monkeypatch.setattr(Address, "open", never)
     result = called(COMMANDS[name], *way)
-    assert result.exit_code == 2
-    assert f"this is for NAME -n NAMESPACE on Kubernetes: {why}" in result.output
+    assert (result.exit_code, "Kubernetes" in result.output) == (2, True)

@@ -19,11 +19,6 @@ def test_programs_get_all_of_each_change() -> None:
     assert rows_of([]) == []
 
 
-def test_nothing_is_said_to_be_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    show([])
-    assert capsys.readouterr().out == "nothing changes\n"
-
-
 def test_what_takes_effect_soonest_comes_first_and_each_kind_is_counted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

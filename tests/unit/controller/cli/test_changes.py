@@ -43,19 +43,6 @@ def reprise(*words: str | Path) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
-def test_a_difference_is_told_by_its_effect_with_the_reason() -> None:
-    result = reprise(
-        *("diff", "-f", MINIMAL, "--against", MINIMAL),
-        *("--set", "operators[count].output.priority=2", "--set", "nodes.count=4"),
-    )
-    assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
-    assert lines[0] == "at once: 1 change"
-    assert lines[1] == "  spec.operators[count].output.priority: 1 -> 2"
-    assert "with a new driver: 1 change" in lines
-    assert any("Spark is told at its start" in line for line in lines)
-
-
 def test_a_change_that_would_be_refused_is_exit_code_1_and_programs_read_it() -> None:
     result = reprise(
         "diff", "-f", MINIMAL, "--against", MINIMAL, "--set", "operators[count].parallelism=4", "-o", "json"
@@ -138,13 +125,6 @@ def with_leaf(tmp_path: Path) -> Path:
     path = tmp_path / "leaf.yaml"
     path.write_text(json.dumps(document))
     return path
-
-
-def test_a_query_that_comes_is_told_with_what_it_takes(with_leaf: Path) -> None:
-    result = reprise("diff", "-f", with_leaf, "--against", MINIMAL)
-    assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[0] == "where the stream has drained: 1 change"
-    assert "spec.operators[leaf]: (not given) ->" in result.output
 
 
 def of_run(out: Path, **action: Any) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
-from reprise.controller.cli.diff_command import _now, command
+from reprise.controller.cli.diff_command import command
 from reprise.controller.cli.target import Address
 from reprise.spark_jobs.topology import override
 from tests.support import oncall
@@ -40,23 +39,6 @@ def test_a_run_in_a_folder_is_compared_with_the_file(file: Path) -> None:
     assert [(row["path"], row["before"], row["after"]) for row in json.loads(result.output)] == [
         ("spec.operators[count].output.priority", 9, 1)
     ]
-
-
-def test_what_would_be_refused_is_exit_code_1(file: Path) -> None:
-    result = called("-f", file, "--against", file, "--set", "operators[count].parallelism=5")
-    assert result.exit_code == 1
-    assert "spec.operators[count].parallelism: 4 -> 5" in result.output
-
-
-def test_the_same_is_no_change(file: Path) -> None:
-    assert called("-f", file, "--against", file).output == "nothing changes\n"
-
-
-def test_one_way_to_say_what_runs_and_not_two(file: Path) -> None:
-    with pytest.raises(click.UsageError, match="compared with what"):
-        _now(None, Address())
-    with pytest.raises(click.UsageError, match="are three ways: give one"):
-        _now(file, Address(out=Path("x")))
 
 
 def test_on_kubernetes_what_kubectl_adds_is_no_change(file: Path) -> None:

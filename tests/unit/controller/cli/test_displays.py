@@ -6,9 +6,9 @@ import io
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from reprise.algorithms.failure import Failure
 from reprise.controller.cli.live import Lines, Page, Silent, action_text, display_for
 from reprise.controller.status.query_state import QueryState, RunState, Status
 from reprise.controller.zookeeper.observation import Observation
@@ -87,45 +87,18 @@ def test_the_display_suits_the_console() -> None:
     assert type(quiet) is Silent
 
 
-def test_zookeeper_away_is_said() -> None:
-    console, text = _console(False)
-    Lines(console, "pair").watch(replace(WELL, observation=replace(WELL.observation, connected=False)), [])
-    assert "ZooKeeper does not answer" in text.getvalue()
+@pytest.mark.parametrize("terminal", [False, True])
+def test_troubles_are_told_once(terminal: bool) -> None:
+    full = [f"p.{k}: batch {k} waits: [Errno 28] No space left on device" for k in range(3)]
+    console, text = _console(terminal)
+    with display_for(console, "pair", quiet=False) as display:
+        for problem in full:
+            display.watch(replace(WELL, observation=replace(WELL.observation, problems=(problem,))), [])
+    assert text.getvalue().count("problem: ") == 1
 
 
 def test_what_was_not_done_is_loud() -> None:
     assert "NOT DONE: no node n9" in action_text({"action": "kill", "error": "no node n9"})
-
-
-def test_a_partition_that_is_set_aside_and_a_full_disk_are_told_at_once_and_once() -> None:
-    progress = WELL.observation.progress
-    assert progress is not None
-    why = Failure.parse("poison: operator top, partition top.0, batch 3: ValueError: no")
-    full = [
-        f"p.{i}: batch {b} waits: cannot write /x: [Errno 28] No space left on device"
-        for b in (1, 2)
-        for i in (0, 1)
-    ]
-    other = [f"in.{i}: batch {i} waits: brokers do not answer" for i in range(5)]
-    ill = replace(
-        WELL, observation=replace(WELL.observation, progress=replace(progress, failed={"top.0": why}))
-    )
-    for terminal in (False, True):
-        console, text = _console(terminal)
-        display = display_for(console, "pair", quiet=False)
-        with display:
-            for problems in (full[:2], full[2:], other):
-                display.watch(
-                    replace(ill, observation=replace(ill.observation, problems=tuple(problems))), []
-                )
-        shown = text.getvalue()
-        assert (
-            shown.count("set aside: top.0: poison: operator top, partition top.0, batch 3: ValueError: no")
-            == 1
-        )
-        assert shown.count("problem: the disk is full") == 1
-        assert shown.count("brokers do not answer") == 1
-        assert shown.count("problem: ") == 2
 
 
 def test_plans_of_one_look_are_told_in_the_order_in_which_they_were_made() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from reprise.controller.cli import carry_out, demo_command, main, up_command
+from reprise.controller.cli import carry_out, demo_command, main
 from reprise.controller.cli.up_command import killing, next_folder
 from reprise.controller.local.faults.faults import load_faults, parse_faults
 from reprise.controller.local.report.layout import new_record, prepare, write_json
@@ -34,39 +34,6 @@ def reprise(*arguments: str | Path) -> Result:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     yield tmp_path
-
-
-def test_init_writes_a_topology_that_is_valid_and_touches_nothing_that_is_there(here: Path) -> None:
-    result = reprise("init", "mine")
-    assert result.exit_code == 0, result.output
-    assert sorted(p.name for p in (here / "mine").iterdir()) == sorted(
-        p.name for p in START.iterdir() if p.is_file()
-    )
-    (here / "mine" / "topology.yaml").write_text("own: work")
-    again = reprise("init", "mine")
-    assert again.exit_code == 2
-    assert "topology.yaml already" in again.stderr
-    assert (here / "mine" / "topology.yaml").read_text() == "own: work"
-
-
-def test_a_topology_in_this_folder_needs_no_option(here: Path) -> None:
-    refused = reprise("validate")
-    assert (refused.exit_code, "there is no topology.yaml in this folder" in refused.stderr) == (2, True)
-    (here / "topology.yaml").write_text(MINIMAL.read_text())
-    assert "topology.yaml: valid" in reprise("validate").output
-
-
-def test_old_names_of_classes_are_answered_with_the_new_ones(here: Path) -> None:
-    (here / "topology.yaml").write_text(
-        MINIMAL.read_text().replace("reprise.operators:", "spark_jobs.operators:")
-    )
-    result = reprise("validate")
-    assert result.exit_code == 0
-    assert result.stderr.splitlines() == [
-        "note: spark_jobs.operators:FlatMap is called reprise.operators:FlatMap now",
-        "note: spark_jobs.operators:KeyedCount is called reprise.operators:KeyedCount now",
-    ]
-    assert "note" not in reprise("validate", "-f", MINIMAL).stderr
 
 
 class Runs:
@@ -201,11 +168,6 @@ def test_verify_of_nothing_says_so(here: Path) -> None:
     assert (result.exit_code, "no output" in result.stderr) == (2, True)
 
 
-def test_up_is_what_run_is(here: Path) -> None:
-    """The two share how a run is carried out, so that neither learns what the other does not."""
-    assert up_command.carry_out is demo_command.carry_out is carry_out.carry_out
-
-
 @pytest.mark.wide
 def test_what_init_writes_gives_rows_and_passes_its_test(here: Path) -> None:
     assert reprise("init", ".").exit_code == 0
@@ -219,14 +181,3 @@ def test_what_init_writes_gives_rows_and_passes_its_test(here: Path) -> None:
         check=False,
     )
     assert "3 passed" in done.stdout, done.stdout
-
-
-def test_a_wrong_parameter_of_ones_own_operator_is_told_with_its_line(here: Path) -> None:
-    reprise("init", ".")
-    path = here / "topology.yaml"
-    path.write_text(path.read_text().replace("least: 5", "least: 0"))
-    result = reprise("validate")
-    assert result.exit_code == 2
-    assert (
-        "spec.operators[record].with.least: must be at least 1, not 0 (topology.yaml, line " in result.stderr
-    )

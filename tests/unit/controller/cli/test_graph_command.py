@@ -45,8 +45,3 @@ def test_no_other_kind_of_picture(file: Path, name: str) -> None:
     result = called(file, "--to", str(file.parent / name))
     assert result.exit_code == 2 and f"{name} must end in .svg or .png" in result.output
     assert not (file.parent / name).exists()
-
-
-def test_what_the_option_was_called_once_is_answered_with_its_name(file: Path) -> None:
-    result = called(file, "-o", "a.svg")
-    assert result.exit_code == 2 and "a picture is drawn with --to a.svg" in result.output

@@ -6,7 +6,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reprise.controller.cli import logs_command
-from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.logs_command import _harmless, command
 from tests.support import oncall
 from tests.support.fake_target import FakeClusterTarget
@@ -19,19 +18,6 @@ def called(monkeypatch: pytest.MonkeyPatch, target: FakeClusterTarget, *words: s
 
 def of(**pods: str) -> FakeClusterTarget:
     return FakeClusterTarget(oncall.resource(), oncall.steady(), pods=pods)
-
-
-def test_each_pod_has_its_name_above_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = of(a="one\ntwo\n\n", b="three")
-    result = called(monkeypatch, target, "oncall", "--role", "executor", "--tail", "20")
-    assert result.output == "==> a <==\none\ntwo\n==> b <==\nthree\n"
-    assert target.asked == [("executor 20", True)]
-
-
-def test_where_there_is_no_pod_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = called(monkeypatch, of(), "oncall")
-    assert isinstance(result.exception, NotRunningError)
-    assert str(result.exception) == "streams/oncall has no driver"
 
 
 @pytest.mark.parametrize("tail", ["0", "100001", "x"])

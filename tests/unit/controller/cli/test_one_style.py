@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from reprise.controller.cli.app import COMMANDS
 from reprise.controller.cli.render import FORMS, how_found
 from reprise.controller.cli.target import Address
 from reprise.spark_jobs.topology import load_topology, to_json
-from tests.unit.controller.cli.test_commands import INSTANCE
 from tools.testbed import clients
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -63,21 +61,14 @@ def test_every_option_says_what_it_is(name: str) -> None:
 USAGE = [
     (["--frob"], "error: no such option '--frob'"),
     (["fly"], "error: no command 'fly'; there are demo, "),
-    (
-        ["run"],
-        "error: which topology? give -f FILE; there is no topology.yaml in this folder (see `reprise run --help`)",
-    ),
-    (
-        ["run", "-f", str(MINIMAL), "--out", "o", "--strategy", "hope"],
-        "error: invalid value for '--strategy'",
-    ),
+    (["run"], "error: which topology? give -f FILE"),
     (["validate", "-f", str(MINIMAL), "more"], "error: got unexpected extra argument (more)"),
     (["explain"], "error: missing argument '[NAME] QUERY'"),
-    (
-        ["explain", "--checkpoint", "a", "b"],
-        "error: with --checkpoint no query is named: give NAME, or nothing",
-    ),
+    (["explain", "a", "b", "c", "--out", "x"], "error: give QUERY"),
+    (["explain", "--checkpoint", "a", "b"], "error: with --checkpoint no query"),
     (["status"], "error: which topology? give --out DIR"),
+    (["status", "--out", "x", "--zk", "h"], "error: --out, --zk"),
+    (["queries", "--zk", "h"], "error: --zk"),
     (["plan", "-i", "a", "--from-incident", "b"], "error: give one of --input and --from-incident"),
     (["incident", "export", "--to"], "error: option '--to' requires an argument"),
     (["records", "save"], "error: missing option '--zk' (see `reprise records save --help`)"),
@@ -132,16 +123,9 @@ def test_all_mistakes_of_a_fault_file_are_listed(tmp_path: Path) -> None:
     ]
 
 
-def test_how_a_plan_was_found_is_told_in_plain_words(tmp_path: Path) -> None:
-    """`reductions` names a step of the planner, which says nothing to whoever reads a plan."""
-    assert how_found("reductions") == "no search was needed"
-    assert how_found("frontier") == "solved exactly, part by part"
-    assert how_found("dp") == "by the planner dp"
-    path = tmp_path / "enough.json"
-    path.write_text(json.dumps({**INSTANCE, "capacity": 1000}))
-    result = reprise("plan", "-i", path)
-    assert result.exit_code == 0 and "(optimal), cost " in result.stdout, result.output
-    assert "no search was needed, " in result.stdout and "reductions" not in result.stdout
+def test_steps_of_a_planner_are_not_named() -> None:
+    """They say nothing to whoever reads a plan."""
+    assert "reductions" not in how_found("reductions") and "dp" in how_found("dp")
 
 
 def completions(*words: str) -> list[str]:

@@ -8,7 +8,6 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from reprise.controller.cli import resume_command
 from reprise.controller.cli.exits import NotRunningError
 from reprise.controller.cli.pause_command import command, resume
 from reprise.controller.cli.target import Address
@@ -42,11 +41,6 @@ def test_it_asks_once_and_says_what_was_written(
 def test_on_kubernetes_the_topology_is_named_as_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, asked = called(monkeypatch, command, "oncall", "-n", "streams")
     assert asked == [Address(name="oncall", namespace="streams")]
-
-
-def test_resume_is_found_where_commands_are_looked_for() -> None:
-    assert resume_command.command is resume
-    assert (command.name, resume.name) == ("pause", "resume")
 
 
 def test_what_does_not_answer_is_not_said_to_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,10 +82,3 @@ def test_a_damaged_record_gets_one_line_that_names_it(
     assert (wrong.exit_code, wrong.stdout) == (2, "")
     assert said in wrong.stderr
     assert "plans.json" in wrong.stderr
-
-
-@pytest.mark.parametrize("missing", ["plans.json", "topology.json"])
-def test_a_folder_without_a_finished_run_is_said_to_be_one(run: Path, missing: str) -> None:
-    (run / missing).unlink()
-    wrong = again(run)
-    assert (wrong.exit_code, missing in wrong.stderr) == (2, True)

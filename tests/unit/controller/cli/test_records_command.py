@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from click.testing import CliRunner, Result
 from reprise.controller.cli import main
 from reprise.controller.cli.records_command import command
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
-from reprise.controller.zookeeper import mirror
-from reprise.controller.zookeeper.errors import MirrorError
 
 ROOT, OTHER = "/reprise/default/t", "/reprise/default/u"
 
@@ -50,39 +47,3 @@ def test_of_several_copies_the_first_that_can_be_read_is_taken(tmp_path: Path) -
     refused = CliRunner().invoke(main, ["records", *map(str, words)])
     assert refused.exit_code == 1 and "damaged.json" in refused.output
     assert called(*words, "--from", file).exit_code == 0
-
-
-class Enough(Exception):
-    """The test has seen enough turns."""
-
-
-def test_again_and_again_a_copy_that_fails_is_made_with_the_next_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, turns = mirror.save, list[str]()
-
-    def save(copy: mirror.Copy, location: str) -> None:
-        turns.append("copy")
-        if len(turns) == 2:
-            raise MirrorError("the second site is away")
-        if len(turns) == 4:
-            raise Enough
-        real(copy, location)
-
-    monkeypatch.setattr(mirror, "save", save)
-    monkeypatch.setattr(threading.Event, "wait", lambda *_: True)
-    result = called("save", "--zk", "z:1", "--root", ROOT, "--to", tmp_path / "t.json", "--every", "10s")
-    assert isinstance(result.exception, Enough)
-    assert "not copied, the copy before stands: the second site is away" in result.stderr
-    assert result.stdout.count(" records of ") == 2
-
-
-def test_what_fails_at_first_is_a_mistake_and_ends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def save(*_: object) -> None:
-        raise MirrorError("no such bucket")
-
-    monkeypatch.setattr(mirror, "save", save)
-    result = called("save", "--zk", "z:1", "--root", ROOT, "--to", tmp_path / "t.json", "--every", "10s")
-    assert isinstance(result.exception, MirrorError)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console, RenderableType
 
-from reprise.controller.cli.resources_page import incident_line, plan_line, plan_page, resources_page
+from reprise.controller.cli.resources_page import incident_line, plan_page, resources_page
 
 META = {"namespace": "streams", "name": "oncall"}
 STATUS = {
@@ -46,23 +47,36 @@ def found(status: dict[str, Any] | None, *incidents: Any, plans: Any = ()) -> di
     return {"topology": topology, "incidents": list(incidents), "plans": list(plans)}
 
 
-def test_what_the_resources_say_is_there_and_why_it_is_no_more() -> None:
-    text = shown(resources_page(found(STATUS, INCIDENT, plans=[PLAN]), "the page does not answer"))
+def test_what_the_resources_say_is_there() -> None:
+    outputs = [
+        {"operator": "count", "guarantee": "precise"},
+        {"operator": "best", "guarantee": "gap", "limitedBy": ["window"]},
+        {"operator": "odd"},
+    ]
+    text = shown(resources_page(found({**STATUS, "outputs": outputs}, INCIDENT, plans=[PLAN]), "no answer"))
     for words in (
-        "streams/oncall  batch 20", "3/4 available, 0 recovering, 1 waiting; by priority 8/10",
-        "2/3 ready, 2 lost, 0 pending   checkpoint 15", "Ready=False (Recovering)", "needs 40 more",
-        "oncall-inc-000002 correlated, waiting, since 2026-01-01T00:00:00Z; queries restored 2/3",
-        "oncall-inc-000002-p1 first: 2 partitions, queries 1/2, worth 3 (of at most 5); Executing",
-        "from the resources alone: the page does not answer",
+        "streams/oncall", "3/4", "8/10", "2/3", "Ready=False", "needs 40 more", "oncall-inc-000002 correlated",
+        "oncall-inc-000002-p1 first", "no answer",
     ):  # fmt: skip
         assert words in text
+    (line,) = [line for line in text.splitlines() if line.startswith("outputs")]
+    assert "count" not in line and "best gap (by window)" in line and "odd " in line
 
 
-def test_a_topology_that_nobody_has_looked_at_is_shown_as_it_is() -> None:
-    for status in (None, {}):
-        text = shown(resources_page(found(status), "x"))
-        assert "streams/oncall  batch -" in text
-        assert "? available, 0 recovering, 0 waiting" in text
+@pytest.mark.parametrize("status", [None, {}])
+def test_what_nobody_has_looked_at_is_shown_as_far_as_it_is_known(status: dict[str, Any] | None) -> None:
+    assert "streams/oncall" in shown(resources_page(found(status), "x"))
+    bare = {"metadata": {"name": "i"}, "spec": {}}
+    assert "i ?" in incident_line(bare).plain
+    assert shown(plan_page({**bare, "spec": {"optimal": True}})).startswith("plan       i ")
+
+
+def test_a_plan_names_who_comes_back_and_who_waits() -> None:
+    text = shown(plan_page(PLAN))
+    back, waits = (
+        next(line for line in text.splitlines() if line.startswith(q)) for q in ("count.3", "count.1")
+    )
+    assert "40m" in back and "needs 40 more" in waits
 
 
 def test_an_incident_of_another_time_and_its_plans_are_not_shown() -> None:
@@ -72,30 +86,3 @@ def test_an_incident_of_another_time_and_its_plans_are_not_shown() -> None:
     assert "inc-000001" not in text
     calm = shown(resources_page(found({**STATUS, "incident": None}, INCIDENT, plans=[PLAN]), "x"))
     assert "incident   " not in calm and "plan   " not in calm
-
-
-def test_records_without_a_status_are_lines_with_question_marks() -> None:
-    bare = {"metadata": {"name": "i"}, "spec": {}}
-    assert incident_line(bare).plain == "incident   i ?, ?, since ?; queries restored ?"
-    assert plan_line({**bare, "spec": {"optimal": True}}).plain.endswith("worth None (optimal); ?")
-
-
-def test_a_plan_says_who_comes_back_at_what_cost_and_why_others_wait() -> None:
-    text = shown(plan_page(PLAN))
-    back, waits = (
-        next(line for line in text.splitlines() if line.startswith(q)) for q in ("count.3", "count.1")
-    )
-    assert "comes back" in back and "takes 40m for 1 partitions" in back
-    assert "waits" in waits and "needs 40 more" in waits
-    assert shown(plan_page({**PLAN, "spec": {**PLAN["spec"], "chosen": None, "leftOut": None}}))  # type: ignore[dict-item]
-
-
-def test_outputs_that_are_less_than_precise_are_named_with_who_limits_them() -> None:
-    outputs = [
-        {"operator": "count", "guarantee": "precise"},
-        {"operator": "best", "guarantee": "gap", "limitedBy": ["window"]},
-        {"operator": "odd"},
-    ]
-    text = shown(resources_page(found({**STATUS, "outputs": outputs}), "x"))
-    (line,) = [line for line in text.splitlines() if line.startswith("outputs")]
-    assert "count" not in line and "best gap (by window)" in line and "odd " in line

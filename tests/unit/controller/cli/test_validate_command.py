@@ -30,7 +30,7 @@ def called(file: Path, *words: str) -> Result:
     return CliRunner().invoke(command, ["-f", str(file), *words])
 
 
-def test_a_class_of_the_library_that_has_a_better_name_is_told_once() -> None:
+def test_a_class_of_the_library_that_has_a_better_name_is_told_once(tmp_path: Path) -> None:
     twice = oncall.TEXT.replace(
         "  nodes:",
         """    - name: again
@@ -44,6 +44,9 @@ def test_a_class_of_the_library_that_has_a_better_name_is_told_once() -> None:
         "reprise.spark_jobs.operators:KeyedCount is called reprise.operators:KeyedCount now",
     ]
     assert renamed(load_text(NEW)) == []
+    file = tmp_path / "old.yaml"
+    file.write_text(twice)
+    assert called(file).stderr.count("note: ") == 2
 
 
 def test_what_is_valid_is_counted(file: Path) -> None:
