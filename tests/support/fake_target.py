@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from reprise.controller.status import StatusDocument, document
@@ -57,25 +56,3 @@ class FakeTarget:
     def _ask(self, of: str, wanted: bool) -> str:
         self.asked.append((of, wanted))
         return "written"
-
-
-class FakeClusterTarget(FakeTarget):
-    """One on Kubernetes.  `pods`: what each has logged."""
-
-    namespace, name = "streams", "oncall"
-
-    def __init__(
-        self, resource: StreamTopology, *shown: Observation, pods: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(resource, *shown)
-        self.pods = pods or {}
-
-    def approve(self, plan: str | None) -> str:
-        return self._ask(f"approve {plan}", True)
-
-    def restart(self) -> str:
-        return self._ask("restart", True)
-
-    def logs(self, role: str, lines: int) -> Iterator[tuple[str, str]]:
-        self._ask(f"{role} {lines}", True)
-        yield from self.pods.items()

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
 from reprise.controller.analysis.simulate import simulate
-from reprise.controller.cli import main
 from reprise.controller.cli.render import for_programs, span
 from reprise.controller.cli.simulate_command import simulation_page
 from reprise.controller.cli.status_page import LABEL, status_page
@@ -223,16 +221,3 @@ def test_programs_get_the_same_as_json_and_yaml(
 )
 def test_spans(seconds: float | None, text: str) -> None:
     assert span(seconds) == text
-
-
-def test_commands_and_options_are_completed() -> None:
-    def complete(words: str) -> str:
-        environment = {
-            "_REPRISE_COMPLETE": "bash_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(words.count(" ")),
-        }
-        return CliRunner().invoke(main, prog_name="reprise", env=environment).output
-
-    assert "plain,simulate" in complete("reprise sim")
-    assert "plain,--arrive" in complete("reprise simulate --a")

@@ -63,24 +63,3 @@ def test_a_run_that_has_not_finished_is_said_to_be_none(folder: Path, name: str)
     (folder / name).unlink()
     with pytest.raises(ReportError, match=rf"no finished run there \(no {name}\)"):
         recorded(folder)
-
-
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"incidents": 7, "plans": []}', "[" * 100_000, '{"incidents": []}']
-)
-def test_what_are_not_the_plans_of_a_run_is_named(folder: Path, content: str) -> None:
-    (folder / "plans.json").write_text(content)
-    with pytest.raises(ReportError, match=r"plans\.json: not the plans of a run"):
-        recorded(folder)
-
-
-def test_a_damaged_record_is_named_with_its_field(folder: Path) -> None:
-    change(folder, incidents=[{"id": 7}])
-    with pytest.raises(ReportError, match=r"plans\.json"):
-        recorded(folder)
-
-
-def test_bytes_that_are_no_text_are_no_traceback(folder: Path) -> None:
-    (folder / "plans.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(ReportError, match="not the plans of a run"):
-        recorded(folder)

@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from reprise.controller.cli import verify_command
-from reprise.controller.cli.verify_command import command, verified
+from reprise.controller.cli.verify_command import command
 from reprise.controller.local.report.compare import Comparison
 from reprise.spark_jobs.topology import StreamTopology
 from tests.support import oncall
@@ -74,8 +73,3 @@ def test_a_run_that_did_not_end_is_compared_as_far_as_it_came(
     (out / "run.json").write_text(json.dumps({"outcome": outcome}))
     _, asked = called(monkeypatch, out, SAME)
     assert asked[0][2] is False
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(click.BadParameter, match="holds no run"):
-        verified(tmp_path, None)
