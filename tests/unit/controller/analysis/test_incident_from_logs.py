@@ -14,7 +14,7 @@ from reprise.controller import logs
 from reprise.controller.analysis.from_logs import incidents_in, main
 from reprise.controller.coordinator.incident_log import log_changes
 from reprise.controller.status.timeline import timeline
-from reprise.scheduler import Event, Incident, Kind, Phase, PlanRecord
+from reprise.scheduler import Incident, Kind, Phase, PlanRecord
 from reprise.scheduler.incident import EventName, Trigger
 
 OPENED = Incident("inc-000007", Kind.CORRELATED, Phase.SETTLING, 10.125, 4, 2, 4, 11.0).log(
@@ -110,7 +110,3 @@ def test_it_is_printed_with_dates_in_the_order_of_time_though_lines_come_in_any(
         ["inc-000009"],
         ["", "9999-12-31T23:59:59.000+00:00", "opened"],
     ]
-
-
-def test_events_are_equal_by_value() -> None:
-    assert Event(1.0, EventName.PLAN) in {Event(1.0, EventName.PLAN, "")}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from reprise.controller.analysis.measured import Sample, measured
 from reprise.controller.status import StatusDocument, document
 from reprise.controller.status.model import ChosenView, IncidentView, QueryTimesView
@@ -90,17 +88,3 @@ def test_all_incidents_count_and_a_clock_that_went_back_gives_no_negative_time()
     found = measured(seen(incident(query("a", 105.0, 109.0))), [earlier])
     assert found.catch_up == Sample((0.0, 4.0)) and found.gaps == Sample((0.0,))
     assert found.restore == Sample((40.0,))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        ((3.0,), "3.0 s in 1 case"),
-        ((3.0, 3.04), "3.0 s in 2 cases"),
-        ((2.96, 3.04), "3.0 s in 2 cases"),
-        ((1.0, 2.0, 9.5), "1.0 to 9.5 s in 3 cases"),
-    ],
-)
-def test_a_range_is_said_where_it_is_one(seconds: tuple[float, ...], text: str) -> None:
-    assert str(Sample(seconds)) == text
-    assert Sample(seconds).range == (seconds[0], seconds[-1])

@@ -14,7 +14,7 @@ from reprise.controller.cli.postmortem_export import export
 from reprise.controller.errors import ReportError
 from reprise.controller.status import document
 from reprise.controller.zookeeper.observation import Observation
-from reprise.scheduler import Incident, LostNode, QueryTimeline
+from reprise.scheduler import Incident, QueryTimeline
 from reprise.scheduler.node_start import NodeStart, StartPhase
 from tests.support import oncall
 
@@ -44,54 +44,6 @@ def test_the_model_agrees_with_what_happened(story: Story) -> None:
     assert found.replayed.back.keys() == found.recorded.back.keys()
 
 
-def test_blocking_waits_for_the_last_node_and_stops_the_survivors(story: Story) -> None:
-    found = counterfactuals(story)
-    assert found is not None
-    assert found.blocking is not None
-    assert found.blocking_at is not None
-    assert found.blocking_at > 60
-    assert set(found.blocking.back) == {"count.0", "count.1", "count.2", "count.3"}
-    assert found.blocking.lost_s > found.recorded.lost_s + 20
-
-
-def test_a_node_that_came_too_late_to_be_planned_counts_for_blocking(story: Story) -> None:
-    """With one node that no plan saw, blocking recovery has its nodes earlier."""
-    fewer = replace(story, plans=story.plans[:2])
-    assert counterfactuals(fewer) is not None
-    without = counterfactuals(fewer)
-    late = counterfactuals(
-        replace(fewer, heartbeats=((oncall.START + 45.0, "n7"), (oncall.START - 9.0, "n6")))
-    )
-    assert without is not None
-    assert late is not None
-    assert without.blocking_at is None
-    assert late.blocking_at is not None
-    assert 45 < late.blocking_at < 60
-    assert any("are taken from their heartbeats" in line for line in late.assumptions)
-
-
-def test_one_more_node_brings_the_most_valuable_back_at_once(story: Story) -> None:
-    found = counterfactuals(story)
-    assert found is not None
-    assert found.one_more is not None
-    assert found.node_free == 80
-    assert found.one_more.back["count.3"] < 15
-    assert found.one_more.lost_s < found.replayed.lost_s
-
-
-def test_blocking_never_ends_where_the_nodes_never_came(story: Story) -> None:
-    found = oncall.played([oncall.BURST])
-    assert found.last is not None
-    assert found.last.incident is not None
-    down = make_story(oncall.TOPOLOGY, found.last.incident, found.plans, oncall.START + 100)
-    other = counterfactuals(down)
-    assert other is not None
-    assert other.blocking_at is None
-    page = markdown(down, other, [])
-    assert "lower bound" in page
-    assert "still down" in page
-
-
 def test_a_closed_incident_says_of_no_query_that_it_is_still_down(story: Story) -> None:
     """What had not been seen back by then was not measured, and what is summed up over it is a lower bound."""
     times = dict(story.incident.queries)
@@ -104,19 +56,6 @@ def test_a_closed_incident_says_of_no_query_that_it_is_still_down(story: Story) 
     assert "1 not measured (at least 60.0 s); 2 relapses |" in page
     assert "| at least 60.0 s | 1 | 0 |" in page
     assert "| availability lost | at least " in page
-
-
-def test_later_losses_are_named_as_not_replayed(story: Story) -> None:
-    lost = (*story.incident.lost, LostNode("n9#1", story.plans[0].time + 5))
-    found = counterfactuals(replace(story, incident=replace(story.incident, lost=lost)))
-    assert found is not None
-    assert any("not replayed: n9#1" in line for line in found.assumptions)
-
-
-def test_an_incident_without_plans_has_nothing_to_compare(story: Story) -> None:
-    bare = replace(story, plans=())
-    assert counterfactuals(bare) is None
-    assert "nothing to compare" in markdown(bare, None, [])
 
 
 def test_export_writes_page_pictures_and_records(story: Story, tmp_path: Path) -> None:
@@ -143,15 +82,6 @@ def test_export_writes_page_pictures_and_records(story: Story, tmp_path: Path) -
     assert all("<svg" in path.read_text() for path in written[1:3])
 
 
-def test_the_page_reads_in_the_order_of_what_happened_and_of_what_matters(story: Story) -> None:
-    page = markdown(story, counterfactuals(story), [])
-    assert page.index("| opened |") < page.index("| node-lost | n2#1 |") < page.index("| queries-lost |")
-    first = page[page.index("-p1\n") :]
-    assert first.index("| `count.3` |") < first.index("| `count.2` |") < first.index("| `count.1` |")
-    assert "free on 1 node." in page
-    assert "| as it happened | " in page and "| as it happened | at least" not in page
-
-
 def test_the_page_says_how_nodes_started_and_nothing_where_that_is_not_on_record(story: Story) -> None:
     opened = story.incident.opened_at
     starts = {
@@ -168,17 +98,6 @@ def test_the_page_says_how_nodes_started_and_nothing_where_that_is_not_on_record
         "| `n9#1` | 5.0 | - | - | - | - | - | - | 4.5 | - | - |"
     )
     assert "Starts of nodes" not in markdown(story, None, [])
-
-
-def test_what_an_open_record_does_not_hold_makes_every_figure_a_lower_bound() -> None:
-    seen = oncall.after_the_burst()
-    assert seen.incident is not None
-    story = make_story(oncall.TOPOLOGY, seen.incident, list(seen.plans.values()), seen.time)
-    page = markdown(story, counterfactuals(story), [])
-    for course in ("as it happened", "the same by the model", "blocking recovery"):
-        assert f"| {course} | at least " in page
-    assert "| one more node (80 milli-CPU) | at least" not in page
-    assert "`count.1` at least " in page and "`count.2` at least " not in page
 
 
 def test_a_folder_that_cannot_be_written(story: Story, tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from reprise.controller.analysis import protocols
@@ -54,26 +52,6 @@ def test_the_pace_of_eventual_goes_with_it(resource: StreamTopology) -> None:
     for name, one in by_name(eventual).items():
         assert one.resource is not None, (name, one.refused)
         assert (one.resource.checkpoint.eventual_pace is not None) == (name[0] == "eventual")
-
-
-def test_what_would_be_refused_has_no_resource_and_says_why(resource: StreamTopology) -> None:
-    cannot = override(resource, {"recovery.driverGrace": "20s"})
-    found = by_name(cannot)
-    assert found["coordinated", "none"].resource is cannot
-    for name in VARIANTS[1:]:
-        assert found[name].resource is None
-        assert any(said.startswith("spec.checkpoint.protocol: ") for said in found[name].refused), name
-        assert found[name].warnings == ()
-
-
-def test_what_the_driver_says_of_an_operators_class_counts(resource: StreamTopology) -> None:
-    found = by_name(resource, replace(SEEN, progress=Progress("1", deterministic=False)))
-    (said,) = found["eventual", "checkpointed"].refused
-    assert said.startswith("spec.operators: an operator is not deterministic, as the driver says")
-    assert found["uncoordinated", "memory"].refused == ()
-    assert by_name(resource, Observation(1.0))["eventual", "checkpointed"].refused == (), (
-        "no driver has said anything"
-    )
 
 
 def test_what_runs_is_shown_though_this_version_would_refuse_it(

@@ -15,7 +15,6 @@ from reprise.controller.operator.__main__ import _parser as operator_parser
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.status import observation, records
 from reprise.controller.zookeeper.observation import Observation
-from reprise.controller.zookeeper.process_records import Leader, encode_leader, parse_leader
 from reprise.scheduler import Incident, Kind, PartitionStats, Phase, Policy, QueryTimeline
 from tests.support import oncall
 
@@ -32,16 +31,6 @@ def test_a_burst_with_two_arrivals() -> None:
     assert 0.0 < min(shares) < 1.0, "a query that lost nothing goes on"
     assert shares[-1] == 1.0
     assert any("never measured" in line for line in found.assumptions)
-
-
-def test_no_number_is_said_of_batches_that_nobody_simulates() -> None:
-    found = simulate(oncall.resource(), oncall.steady(), ["n2", "n3"], [(30.0, 2)])
-    (closed,) = [stage for stage in found.timeline if stage.what == "closed"]
-    assert closed.detail == "the next global checkpoint is complete"
-    assert any(
-        "restores 1 partition " in s.detail or "partitions and brings back" in s.detail
-        for s in found.timeline
-    )
 
 
 def test_it_goes_on_from_an_open_incident_with_its_times() -> None:
@@ -69,20 +58,11 @@ def test_the_deployment_s_own_waits_are_simulated_and_said() -> None:
     said = next(line for line in found.assumptions if "burst" in line)
     assert "20 s" in said
     assert "60 s, as the coordinator says" in said
+    at_once = replace(told, settle_s=0.0, driver_grace_s=0.0)
+    assert simulate(oncall.resource(), at_once, ["n2", "n3"]).plans[0].at < Policy().settle_s
     unknown = simulate(oncall.resource(), oncall.steady(), ["n2", "n3"])
     assert unknown.plans[0].at < 2.0
     assert any("no coordinator says" in line for line in unknown.assumptions)
-
-
-def test_a_coordinator_that_waits_for_nothing_is_no_coordinator_that_does_not_say() -> None:
-    """`--settle 0` is a setting of its own, and not the default."""
-    leader = parse_leader(encode_leader(Leader(1, settle_s=0.0, driver_grace_s=0.0)))
-    told = replace(oncall.steady(), settle_s=leader.settle_s, driver_grace_s=leader.driver_grace_s)
-    found = simulate(oncall.resource(), observation(json.dumps(records(told)).encode(), "page"), ["n2", "n3"])
-    assert found.plans[0].at < Policy().settle_s
-    said = next(line for line in found.assumptions if "burst" in line)
-    assert "waited for 0 s, the nodes of a new driver 0 s, as the coordinator says" in said
-    assert parse_leader(b'{"pid": 1}').settle_s is None
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
