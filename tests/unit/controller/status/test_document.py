@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -12,7 +12,6 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, plan_to_json, solve
-from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller.status import (
     DocumentError,
     StatusDocument,
@@ -23,7 +22,7 @@ from reprise.controller.status import (
     records,
 )
 from reprise.controller.status.build import MAX_GAPS
-from reprise.controller.status.model import RebalancingView, SkipView, StandbysView
+from reprise.controller.status.model import RebalancingView, SkipView
 from reprise.controller.status.partition_state import NodeState, PartitionState
 from reprise.controller.status.query_state import Status
 from reprise.controller.topology_view import with_promises
@@ -43,7 +42,7 @@ from reprise.scheduler import (
     Progress,
     QueryTimeline,
 )
-from reprise.scheduler.incident import MAX_EVENTS, Candidate, Trigger
+from reprise.scheduler.incident import Candidate, Trigger
 from reprise.scheduler.model import Moving, Rebalancing, SkipWish
 from reprise.spark_jobs.topology import Topology, expand, load_text
 
@@ -219,26 +218,6 @@ def test_a_survivor_behind_catches_up_or_starves(topology: Topology) -> None:
     assert found["count.1"].reason == "needs the output of clean.1"
 
 
-def test_restoring_and_poisoned(topology: Topology) -> None:
-    positions = {p: n for p, n in PROGRESS.positions.items() if p != "clean.1"}
-    failed = {"count.0": Failure.parse("poison: operator count, batch 3: ValueError: no")}
-    seen = replace(WELL, progress=replace(PROGRESS, positions=positions, failed=failed))
-    found = {p.id: p for p in document(topology, seen).partitions}
-    assert (found["clean.1"].state, found["clean.1"].node) == (PartitionState.RESTORING, "n2#1")
-    assert found["count.0"].state is PartitionState.POISONED
-
-
-def test_availability_falls_and_the_bound_is_what_the_plan_proves(topology: Topology) -> None:
-    curve = document(topology, BURST).availability
-    assert curve.complete
-    assert [(p.time, p.share, p.available, p.bound) for p in curve.points[:2]] == [
-        (50.0, 0.25, 1, None),
-        (52.0, 0.25, 1, 0.25),
-    ]
-    enough = document(topology, replace(BURST, plans={"inc-1-p1": _plan(100)})).availability
-    assert enough.points[-1].bound == 1.0
-
-
 def test_after_the_incident_everything_counts_again(topology: Topology) -> None:
     closed = replace(
         INCIDENT,
@@ -257,11 +236,6 @@ def test_after_the_incident_everything_counts_again(topology: Topology) -> None:
         (60.0, 1.0),
         (100.0, 1.0),
     ]
-
-
-def test_a_time_line_that_was_cut_says_so(topology: Topology) -> None:
-    cut = replace(INCIDENT, events=INCIDENT.events * (MAX_EVENTS // 4))
-    assert not document(topology, replace(BURST, incident=cut)).availability.complete
 
 
 def test_nothing_known_yet_and_nothing_known_any_more(topology: Topology) -> None:
@@ -366,79 +340,6 @@ def _inner(hint: Any) -> tuple[type | None, bool]:
     many = getattr(hint, "__origin__", None) is tuple
     found = [_inner(argument)[0] for argument in get_args(hint) if argument is not Ellipsis]
     return next((kind for kind in found if kind is not None), None), many
-
-
-def test_standbys_are_named_with_their_place_and_how_far_they_are(topology: Topology) -> None:
-    assert WELL.progress is not None and WELL.desired is not None
-    seen = replace(
-        WELL,
-        progress=replace(WELL.progress, standbys={"count.0": 9}),
-        desired=replace(WELL.desired, standbys={"count.0": "n2#1", "count.1": "n1#1"}),
-    )
-    found = {p.id: (p.standby, p.standby_position) for p in document(topology, seen).partitions}
-    assert found["count.0"] == ("n2#1", 9)
-    assert found["count.1"] == ("n1#1", None)
-    assert found["clean.0"] == (None, None)
-
-
-WITH_STANDBYS = TOPOLOGY.replace(
-    "inputs: [{from: clean, forward: true}]",
-    "inputs: [{from: clean, forward: true}]\n      availability: passive-standby\n      standby: {failureDomain: zone}",
-)
-assert WITH_STANDBYS != TOPOLOGY
-APART = expand(load_text(WITH_STANDBYS))
-
-
-def in_zones(zones: Mapping[str, str], **standbys: str) -> Observation:
-    """`count.0` is on n1 and `count.1` on n3; nodes have the label `zone` and another one."""
-    assert WELL.progress is not None and WELL.desired is not None
-    nodes = {
-        node: replace(x, labels={"pool": "spot", **({"zone": zones[x.name]} if x.name in zones else {})})
-        for node, x in NODES.items()
-    }
-    at = {f"count.{p[1:]}": f"{node}#1" for p, node in standbys.items()}
-    return replace(
-        WELL,
-        nodes=nodes,
-        progress=replace(WELL.progress, standbys=dict.fromkeys(list(at)[:1], 9)),
-        desired=replace(WELL.desired, standbys=at),
-    )
-
-
-@pytest.mark.parametrize(
-    ("zones", "apart"),
-    [
-        ({"n1": "x", "n2": "y", "n3": "y"}, (True, False)),
-        ({"n1": "x", "n2": "x", "n3": "y"}, (False, True)),
-        ({"n1": "x", "n2": "y"}, (True, None)),
-        ({}, (None, None)),
-    ],
-)
-def test_it_is_said_whether_a_standby_is_in_another_failure_domain(
-    zones: Mapping[str, str], apart: tuple[bool | None, bool | None]
-) -> None:
-    found = document(APART, in_zones(zones, p0="n2", p1="n2"))
-    assert tuple(p.standby_apart for p in found.partitions if p.operator == "count") == apart
-    assert {n.name: dict(n.labels) for n in found.nodes if n.labels} == {
-        n: {"zone": z} for n, z in zones.items()
-    }
-    assert found.standbys is not None
-    counted = (found.standbys.apart, found.standbys.same_domain, found.standbys.unknown_domain)
-    assert counted == tuple(apart.count(x) for x in (True, False, None))
-
-
-def test_standbys_are_counted_against_those_that_are_to_be(topology: Topology) -> None:
-    assert document(topology, WELL).standbys is None
-    none_yet = document(APART, replace(WELL, progress=None, desired=None)).standbys
-    assert none_yet == StandbysView(2, 0, 0, 2, 0, 0, 0)
-    seen = in_zones({"n1": "x", "n2": "y"}, p0="n2")
-    assert document(APART, seen).standbys == StandbysView(2, 1, 1, 1, 1, 0, 0)
-    assert seen.progress is not None
-    lost = {"count.1": Failure(FailureKind.POISON, "raised")}
-    seen = replace(seen, progress=replace(seen.progress, failed=lost))
-    assert document(APART, seen).standbys == StandbysView(2, 1, 1, 0, 1, 0, 0)
-    operators = {o.name: (o.standbys, o.failure_domain) for o in document(APART, WELL).graph.operators}
-    assert operators == {"tweets": (False, None), "clean": (False, None), "count": (True, "zone")}
 
 
 def test_it_is_said_who_could_be_fed_again_by_what_it_reads(topology: Topology) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reprise.algorithms.failure import Failure, FailureKind
+from reprise.controller.status import document
 from reprise.controller.status.standbys import is_apart, missing, standbys_view, wanted
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Node, Progress
@@ -58,18 +59,10 @@ def topology() -> Topology:
 
 def test_only_partitions_of_operators_that_ask_for_one_are_to_have_one(topology: Topology) -> None:
     assert wanted(topology) == {"count.0", "count.1", "count.2"}
-    assert (
-        wanted(
-            expand(
-                load_text(
-                    TOPOLOGY.replace("active-standby", "checkpoint").replace(
-                        "      standby: {failureDomain: rack}\n", ""
-                    )
-                )
-            )
-        )
-        == frozenset()
+    none = TOPOLOGY.replace("active-standby", "checkpoint").replace(
+        "      standby: {failureDomain: rack}\n", ""
     )
+    assert wanted(expand(load_text(none))) == frozenset()
 
 
 def test_one_is_missing_unless_it_could_be_promoted_or_its_partition_raised() -> None:
@@ -94,3 +87,19 @@ def test_the_figures_add_up(topology: Topology) -> None:
     none = standbys_view(topology, replace(SEEN, desired=None, progress=None))
     assert none is not None
     assert (none.wanted, none.placed, none.ready, none.missing, none.apart) == (3, 0, 0, 3, 0)
+
+
+def test_they_are_in_the_document(topology: Topology) -> None:
+    found = document(topology, SEEN)
+    assert found.standbys == standbys_view(topology, SEEN)
+    own = [p for p in found.partitions if p.operator == "count"]
+    assert [(p.standby, p.standby_position, p.standby_apart) for p in own] == [
+        ("n2#1", 7, True), ("n1#1", None, False), ("n3#1", None, None),
+    ]  # fmt: skip
+    assert [(o.standbys, o.failure_domain) for o in found.graph.operators if o.name != "parse"] == [
+        (False, None), (True, "rack"),
+    ]  # fmt: skip
+    assert {n.name: dict(n.labels) for n in found.nodes if n.labels} == {
+        "n1": {"rack": "a"},
+        "n2": {"rack": "b"},
+    }
