@@ -44,9 +44,6 @@ class FakeTarget:
         """Nothing comes after the last observation."""
         return self._over
 
-    def pause(self, paused: bool) -> str:
-        return self._ask("pause", paused)
-
     def drain(self, node: str, wanted: bool) -> str:
         return self._ask(node, wanted)
 

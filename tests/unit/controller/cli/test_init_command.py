@@ -29,16 +29,11 @@ def test_every_file_is_written_as_it_is_shipped(here: Path) -> None:
     assert sorted(p.name for p in here.iterdir()) == FILES
     assert all((here / name).read_bytes() == (START / name).read_bytes() for name in FILES)
     assert "topology.yaml" in FILES
-    assert (
-        result.output.splitlines()[-1]
-        == "next: reprise validate --try 5; python -m pytest; reprise up --kill 2"
-    )
 
 
 def test_a_folder_is_made_and_how_to_go_there_is_said(here: Path) -> None:
-    result = called("a/b")
+    assert "cd a/b; reprise validate" in called("a/b").output
     assert sorted(p.name for p in (here / "a" / "b").iterdir()) == FILES
-    assert result.output.splitlines()[-1].startswith("next: cd a/b; reprise validate")
 
 
 def test_where_one_is_there_none_is_written(here: Path) -> None:

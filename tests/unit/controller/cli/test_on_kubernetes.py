@@ -210,6 +210,12 @@ def test_restart_ends_the_drivers_pod_and_no_other_life_of_its_name(
     assert (forbidden.exit_code, "not allowed" in forbidden.output + forbidden.stderr) == (4, True)
 
 
+@pytest.mark.parametrize("command", ["approve", "restart"])
+def test_what_is_for_kubernetes_says_so_of_a_run(command: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, [command, "--out", str(tmp_path)])
+    assert (result.exit_code, "on Kubernetes" in result.stderr) == (2, True)
+
+
 def test_drain_patches_an_annotation_and_nothing_else(served: StubCluster, tmp_path: Path) -> None:
     known = json.loads(ask(served, tmp_path, "status", "oncall", "-o", "json").stdout)["nodes"]
     node = next(entry["name"] for entry in known if entry["state"] != "lost")

@@ -226,11 +226,3 @@ def test_kubectl_completes_the_plugin(tmp_path: Path, run_folder: Path) -> None:
         timeout=300,
     )
     assert done.stdout.splitlines() == ["count.0", "count.1", ":4"]
-
-
-def test_a_shell_is_offered_nothing_where_there_is_nothing(run_folder: Path) -> None:
-    (run_folder / "topology.json").write_text("[")
-    (run_folder / "plans.json").unlink()
-    for words in (["explain"], ["incident", "export"], ["drain"]):
-        assert completions(*words, "--out", str(run_folder), "") == []
-        assert completions(*words, "") == []

@@ -8,7 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reprise.controller.cli.queries_command import command
+from reprise.controller.cli.queries_table import BY_NEED, STYLES, rest_line, state_text
 from reprise.controller.cli.target import Address
+from reprise.controller.status.query_state import Status
 from reprise.controller.zookeeper.observation import Observation
 from tests.support import oncall
 from tests.support.fake_target import FakeTarget
@@ -48,3 +50,14 @@ def test_people_get_a_line_for_each(monkeypatch: pytest.MonkeyPatch, form: str) 
 def test_of_none_there_is_an_empty_list(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(monkeypatch, oncall.steady(), "--state", "waiting", "-o", "json").output == "[]\n"
     assert called(monkeypatch, oncall.steady(), "--state", "waiting").exit_code == 0
+
+
+def test_every_state_has_a_colour_and_a_place() -> None:
+    assert set(STYLES) == set(BY_NEED) == set(Status)
+    for state in Status:
+        assert (state_text(state).plain, state_text(state).style) == (state.value, STYLES[state])
+
+
+def test_what_is_most_in_need_is_counted_first_and_what_there_is_none_of_is_left_out() -> None:
+    states = [Status.AVAILABLE, Status.WAITING, Status.AVAILABLE]
+    assert rest_line(states).plain == "and 3 more: 1 waiting, 2 available"

@@ -50,18 +50,11 @@ def target(**fields: Any) -> ZooKeeperTarget:
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"outcome": "done"}, "it ended: done; see `reprise history --out "),
-        ({"pid_started": -1.0}, "its process is gone; see `reprise history --out "),
-    ],
+    ("fields", "says"), [({"outcome": "done"}, "ended: done"), ({"pid_started": -1.0}, "process is gone")]
 )
-def test_of_a_run_that_has_ended_it_is_said_how_and_where_to_look(
-    tmp_path: Path, fields: dict[str, object], says: str
-) -> None:
-    with pytest.raises(NotRunningError, match="nothing runs in") as raised:
+def test_of_a_run_that_has_ended_it_is_said_how(tmp_path: Path, fields: dict[str, object], says: str) -> None:
+    with pytest.raises(NotRunningError, match=f"nothing runs in .*{says}"):
         of_run(running(tmp_path / "out", **fields))
-    assert says in str(raised.value)
 
 
 def test_a_folder_without_a_run_is_a_wrong_option(tmp_path: Path) -> None:
