@@ -225,6 +225,11 @@ def test_what_a_slow_reader_has_not_stored_is_stored_each_time() -> None:
     assert stored == (pytest.approx(state_s + 12 * OUTPUT_S), "derived", "at most")
 
 
+def test_what_validate_warns_of_is_said() -> None:
+    found = checkpoint_outlook(RESOURCE, SEEN)
+    assert {p.protocol for p in found.protocols if p.warnings} == {"communication-induced"}
+
+
 def test_what_is_unknown_has_no_value_and_all_else_has_one() -> None:
     for told in figures(checkpoint_outlook(RESOURCE, SEEN)):
         assert told.basis and (told.value is None) is (told.source is Source.UNKNOWN)

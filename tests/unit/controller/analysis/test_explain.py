@@ -153,9 +153,12 @@ def test_no_time_is_promised_for_an_output_that_does_not_advance() -> None:
 
 
 def test_nodes_above_their_cap_are_named_that_the_query_needs(burst: StatusDocument) -> None:
-    slow, *rest = burst.nodes
-    above = replace(burst, nodes=(replace(slow, used=1350, cpu=1000, slowdown=1.35), *rest))
-    partitions = tuple(replace(p, node=slow.id) for p in burst.partitions)
+    slow, full, *rest = burst.nodes
+    nodes = replace(slow, used=1350, cpu=1000, slowdown=1.35), replace(full, slowdown=1.0)
+    above = replace(burst, nodes=(*nodes, *rest))
+    partitions = tuple(
+        replace(p, node=full.id if p.operator == "tweets" else slow.id) for p in burst.partitions
+    )
     (said,) = explain(replace(above, partitions=partitions), "count.0").slower
     assert slow.name in said and "1.35" in said
     assert explain(burst, "count.0").slower == ()

@@ -15,6 +15,7 @@ from reprise.controller.operator.__main__ import _parser as operator_parser
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.status import observation, records
 from reprise.controller.zookeeper.observation import Observation
+from reprise.controller.zookeeper.process_records import parse_leader
 from reprise.scheduler import Incident, Kind, PartitionStats, Phase, Policy, QueryTimeline
 from tests.support import oncall
 
@@ -63,6 +64,7 @@ def test_the_deployment_s_own_waits_are_simulated_and_said() -> None:
     unknown = simulate(oncall.resource(), oncall.steady(), ["n2", "n3"])
     assert unknown.plans[0].at < 2.0
     assert any("no coordinator says" in line for line in unknown.assumptions)
+    assert parse_leader(b'{"pid": 1}').settle_s is None, "which is not 0"
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])

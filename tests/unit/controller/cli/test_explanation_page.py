@@ -75,6 +75,10 @@ def test_capacity_is_told_as_far_as_a_plan_has_looked(
     assert [words for words in absent if words in text] == []
 
 
+def test_nodes_that_make_it_slower_are_named() -> None:
+    assert "slower n1 is, slower n2 is" in page(replace(WAITS, slower=("n1 is,", "n2 is")))
+
+
 def test_missing_partitions_beyond_a_page_are_counted() -> None:
     text = page(replace(WAITS, missing=lacks(MAX_MISSING + 2, shared_with=3)))
     assert f"count.{MAX_MISSING - 1} " in text and f"count.{MAX_MISSING} " not in text

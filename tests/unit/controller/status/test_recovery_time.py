@@ -211,5 +211,7 @@ def test_the_document_says_whether_an_objective_is_held_and_what_follows_from_it
 def test_explain_says_why_an_objective_is_not_held(seconds: str, aims: dict[str, Aim], why: str) -> None:
     found = explain(with_objective(seconds, **aims), "count.0")
     assert found.recovery is not None and found.recovery.held is False
+    held = explain(with_objective("20s", **aims), "count.0").recovery
+    assert held is not None and (held.held, held.why) == (True, "")
     assert why in found.recovery.why
     assert f"objective {seconds[:-1]} s, not held: " in page(found)
