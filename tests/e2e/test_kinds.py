@@ -122,7 +122,7 @@ def test_a_cyclic_query_has_the_output_that_it_has_without_faults(
     """Few nodes and so many paths that most batches bring some over the feedback edge.  Their number grows with the stream,
     so that has an end, and stands in the middle until nodes are lost."""
     gate = tmp_path / "open"
-    found = load_topology("examples/reachability.yaml", {"checkpoint.everyBatches": 3})
+    found = load_topology("examples/reachability.yaml", {"checkpoint": {"everyBatches": 3}})
     changes: dict[str, Any] = {}
     for source in found.sources:
         own = {"rate": 40, "nodes": 150, "batches": 16, "upto": 8, "gate": str(gate)}
