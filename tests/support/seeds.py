@@ -7,6 +7,7 @@ same command with the printed value of the variable runs it again.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -23,3 +24,9 @@ def soak_numbers(count: int) -> range:
 def soak_seeds(count: int) -> list[Any]:
     """The same as parameters that `make test-soak` alone runs."""
     return [pytest.param(seed, marks=pytest.mark.soak) for seed in soak_numbers(count)]
+
+
+def seeds(always: Iterable[int], wide: Iterable[int], soak: int) -> pytest.MarkDecorator:
+    """A test with a `seed`: those that `make test` has, those that `make test-all` adds, and so many of `make test-soak`."""
+    more = [pytest.param(seed, marks=pytest.mark.wide) for seed in wide]
+    return pytest.mark.parametrize("seed", [*always, *more, *soak_seeds(soak)])

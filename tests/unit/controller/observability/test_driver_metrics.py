@@ -14,6 +14,7 @@ from reprise.controller.observability.metrics.metric import Place
 from reprise.spark_jobs.engine.figures import Figures
 from reprise.spark_jobs.node.command import Held
 from reprise.spark_jobs.topology import expand, load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, past, tick
 
@@ -23,10 +24,7 @@ NAME = {"topology": "default/diamond"}
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     resource = override(load_text(DIAMOND), {"recovery.bufferMemory": "1Ki"})
-    world = World(resource, tmp_path, "w")
-    world.nodes.start("a", "b", "c", "d")
-    world.want(1, 0, world.spread("a", "b", "c", "d"))
-    return world
+    return begun(resource, tmp_path, "abcd")
 
 
 def test_a_first_start_restores_nothing_and_a_rollback_does(world: World) -> None:
@@ -105,9 +103,7 @@ OWN_CLOCKS = {
 
 def test_what_snapshots_and_messages_cost_is_counted(tmp_path: Path) -> None:
     changes = OWN_CLOCKS | {"checkpoint.keep": 100, "recovery.bufferMemory": "16Mi"}
-    world = World(override(load_text(DIAMOND), changes), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(override(load_text(DIAMOND), changes), tmp_path, "ab")
     world.run(lambda e: past(25)(e) and e.punctuations.newest >= 8)
     metrics = DriverMetrics(world.engine, lambda: "connected")
     value = metrics.registry.get_sample_value

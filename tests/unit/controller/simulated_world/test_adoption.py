@@ -13,7 +13,7 @@ from reprise.controller.simulated_world.faults import Fault
 from reprise.controller.simulated_world.schedule import RECOVERIES, Schedule, run
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.controller.simulated_world.test_schedules import holds
 
 GRACE = ", driverGrace: 10s"
@@ -89,19 +89,13 @@ def drawn(seed: int) -> Schedule:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [1, 2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 12)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([1, 2], range(3, 12), 300)
 def test_nothing_breaks(seed: int) -> None:
     holds(drawn(seed))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 11)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([1], range(2, 11), 300)
 def test_nothing_breaks_where_people_skip_queries(seed: int) -> None:
     holds(with_wishes(seed))
 

@@ -11,7 +11,7 @@ from reprise.controller.simulated_world import faults
 from reprise.controller.simulated_world.cluster import Cluster
 from reprise.controller.simulated_world.faults import KINDS, Fault
 from reprise.controller.simulated_world.schedule import Schedule
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
 
 pytestmark = pytest.mark.long
@@ -33,10 +33,7 @@ def in_a_cycle(seed: int) -> Schedule:
     return made.drawn_further()
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, 2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(300, 305)),
-             *soak_seeds(800)],
-)  # fmt: skip
+@seeds([0, 1, 2], range(300, 305), 800)
 def test_nothing_breaks(seed: int) -> None:
     holds(in_a_cycle(seed))
 

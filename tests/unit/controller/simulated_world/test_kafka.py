@@ -18,7 +18,7 @@ from reprise.controller.simulated_world.schedule import FIRST_S, LAST_S, Outcome
 from reprise.spark_jobs.kafka.sink import KafkaSink
 from reprise.spark_jobs.kafka.transactions import Marker, Session
 from reprise.spark_jobs.node import standbys
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.support.world_kafka import KAFKA, KafkaCluster, with_brokers
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
@@ -95,10 +95,7 @@ def test_what_does_not_wait_for_its_standby_is_found(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
-             *soak_seeds(150)],
-)  # fmt: skip
+@seeds([1], range(2, 6), 150)
 def test_nothing_breaks_where_brokers_fail_beside_others(
     way: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from reprise.controller.simulated_world.schedule import FIRST_S, LAST_S, Schedul
 from reprise.spark_jobs.contract import Place, Range
 from reprise.spark_jobs.kafka import reader
 from reprise.spark_jobs.kafka.source import KafkaSource
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.support.world_kafka import KAFKA, KafkaCluster, with_brokers
 from tests.support.world_kafka_sources import ENDS, SOURCE
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
@@ -55,9 +55,7 @@ def test_a_node_is_lost_while_brokers_are_away_and_the_driver_is_lost_later(
     assert len(cluster.brokers.messages) > 60
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *soak_seeds(300)]
-)  # fmt: skip
+@seeds([1], [], 300)
 def test_nothing_breaks_where_brokers_fail_beside_others(seed: int) -> None:
     dice = random.Random(f"brokers of {seed}")
     more = [

@@ -24,7 +24,7 @@ from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.operators.testing import check_kind, check_recovery
 from reprise.spark_jobs.sinks.files import encoded
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
 
@@ -116,9 +116,7 @@ def test_seeds_draw_what_may_differ_beside_a_way_to_be_available() -> None:
     assert any(schedule.kinds == kinds.ARBITRARY for schedule in map(Schedule.of, range(200)))
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *soak_seeds(300)],
-)  # fmt: skip
+@seeds([1], [], 300)
 def test_nothing_breaks_with_an_arbitrary_operator(seed: int) -> None:
     holds(Schedule.of(seed).arbitrary())
 
@@ -129,9 +127,7 @@ def waits(schedule: Schedule) -> Schedule:
     return replace(schedule.arbitrary(), availability="checkpoint,passive-standby,checkpoint", every=every)
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *soak_seeds(300)],
-)  # fmt: skip
+@seeds([1], [], 300)
 def test_nothing_breaks_where_what_it_gives_waits_for_its_standby(seed: int) -> None:
     holds(waits(Schedule.of(seed)))
 

@@ -11,7 +11,7 @@ from reprise.controller.simulated_world import faults
 from reprise.controller.simulated_world.cluster import Cluster
 from reprise.controller.simulated_world.faults import KINDS, Fault
 from reprise.controller.simulated_world.schedule import Outcome, Schedule, run
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
 
 pytestmark = pytest.mark.long
@@ -30,18 +30,12 @@ def random_losses(seed: int) -> Schedule:
     return replace(Schedule.of(seed).plain(), availability=MIXED[seed % len(MIXED)]).drawn_further()
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(200, 208)),
-             *soak_seeds(600)],
-)  # fmt: skip
+@seeds([1], range(200, 208), 600)
 def test_nothing_breaks_where_operators_have_different_ways(seed: int) -> None:
     holds(random_losses(seed))
 
 
-@pytest.mark.parametrize(
-    "seed", [5, *(pytest.param(s, marks=pytest.mark.wide) for s in range(230, 238)),
-             *soak_seeds(600)],
-)  # fmt: skip
+@seeds([5], range(230, 238), 600)
 def test_nothing_breaks_where_people_skip_queries(seed: int) -> None:
     holds(random_losses(seed).with_wishes())
 

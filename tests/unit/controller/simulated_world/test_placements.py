@@ -19,7 +19,7 @@ from reprise.scheduler.model import Desired, Node, PartitionView, Progress, Quer
 from reprise.scheduler.standby_placement import placement
 from reprise.scheduler.steps import RuleName, WriteDesired, act
 from reprise.scheduler.view import look
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.controller.simulated_world.test_schedules import holds
 
 RACK, POLICY = "rack", Policy(cpu_cap=1.0)
@@ -129,10 +129,7 @@ STANDBYS = ("active-standby", "passive-standby", "active-standby,passive-standby
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(s, marks=pytest.mark.wide) for s in range(260, 264)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([1], range(260, 264), 300)
 def test_nothing_breaks_where_racks_are_failure_domains_and_one_dies(seed: int) -> None:
     availability = STANDBYS[seed % len(STANDBYS)]
     holds(replace(Schedule.of(seed).plain(), availability=availability).by_rack())

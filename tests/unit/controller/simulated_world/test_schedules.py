@@ -40,7 +40,7 @@ from reprise.spark_jobs.sinks.files import encoded
 from reprise.spark_jobs.state.ledger import RANGES, Block, Ledger
 from reprise.spark_jobs.topology import override
 from reprise.spark_jobs.topology.changes import Settings, revision_of_settings, settings_of
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 
 
 def holds(schedule: Schedule) -> None:
@@ -109,10 +109,7 @@ def test_nothing_breaks_in_many(seed: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(40, 46)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([2], range(40, 46), 300)
 def test_nothing_breaks_with_standbys(seed: int) -> None:
     """On the plain topology, as the others refuse them, and with what may differ beside them."""
     mode = ("active-standby", "passive-standby")[seed % 2]
@@ -132,10 +129,7 @@ def test_a_standby_is_promoted_by_the_coordinator_and_nothing_goes_back(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [2, 9, *(pytest.param(s, marks=pytest.mark.wide) for s in range(60, 66)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([2, 9], range(60, 66), 300)
 def test_nothing_breaks_with_upstream_backup(seed: int) -> None:
     """On the plain topology, as the others refuse it, and with what may differ beside it."""
     holds(replace(Schedule.of(seed).plain(), availability="upstream-backup").drawn_further())
@@ -150,27 +144,18 @@ def test_a_lost_partition_is_fed_again_by_what_the_coordinator_plans(monkeypatch
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [3, *(pytest.param(s, marks=pytest.mark.wide) for s in range(80, 85)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([3], range(80, 85), 300)
 def test_nothing_breaks_in_the_order_of_arrival(seed: int) -> None:
     holds(Schedule.of(seed).in_arrival())
 
 
-@pytest.mark.parametrize(
-    "seed", [4, *(pytest.param(s, marks=pytest.mark.wide) for s in range(100, 105)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([4], range(100, 105), 300)
 def test_nothing_breaks_in_the_order_of_arrival_by_own_clocks(seed: int) -> None:
     holds(Schedule.of(seed).in_arrival(OWN_CLOCKS))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [5, *(pytest.param(s, marks=pytest.mark.wide) for s in range(120, 125)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([5], range(120, 125), 300)
 def test_nothing_breaks_in_the_order_of_arrival_with_a_cycle(seed: int) -> None:
     holds(Schedule.of(seed).in_arrival(feedback=True))
 

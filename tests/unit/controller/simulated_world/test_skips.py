@@ -19,7 +19,7 @@ from reprise.controller.simulated_world.faults import KINDS, Fault
 from reprise.controller.simulated_world.schedule import Schedule, run
 from reprise.scheduler import Decision
 from reprise.scheduler.incident import PlanRecord
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
 from tests.unit.controller.simulated_world.test_schedules import holds
 
@@ -124,10 +124,7 @@ def test_with_standby_nodes_a_query_is_skipped_as_without() -> None:
 
 
 @pytest.mark.parametrize("recovery", [RECOMMEND, BEST_CASE])
-@pytest.mark.parametrize(
-    "seed", [2, *(pytest.param(s, marks=pytest.mark.wide) for s in range(300, 304)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([2], range(300, 304), 300)
 def test_nothing_breaks_where_people_skip_queries_and_approve_plans(seed: int, recovery: str) -> None:
     schedule = replace(Schedule.of(seed).plain(), recovery=recovery, windowed=True).with_wishes()
     if recovery == BEST_CASE:

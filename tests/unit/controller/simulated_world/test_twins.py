@@ -23,7 +23,7 @@ from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.node.standbys import KeptOutput
 from reprise.spark_jobs.sinks.files import BatchFiles
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.controller.simulated_world.test_cycles import at_node_of
 from tests.unit.controller.simulated_world.test_schedules import holds, promotions
 
@@ -42,10 +42,7 @@ def invariant(outcome: Outcome) -> str:
     return "" if outcome.violation is None else outcome.violation.invariant
 
 
-@pytest.mark.parametrize(
-    "seed", [4, *(pytest.param(s, marks=pytest.mark.wide) for s in range(95, 101)),
-             *soak_seeds(300)],
-)  # fmt: skip
+@seeds([4], range(95, 101), 300)
 def test_nothing_breaks_where_batches_are_skipped(seed: int) -> None:
     holds(replace(Schedule.of(seed).plain(), availability=AMNESIA))
 

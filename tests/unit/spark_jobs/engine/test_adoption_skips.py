@@ -15,7 +15,7 @@ from reprise.spark_jobs.engine.adoption import SurveyError, _has_worked, adopt
 from reprise.spark_jobs.node.command import Report, Usage
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
 from tests.support.losses import cuts_power, fresh_nodes, replaces
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_adoption import dies, follows, next_driver
 from tests.unit.spark_jobs.engine.test_scope import installed
 from tests.unit.spark_jobs.engine.test_skip_asked import (
@@ -213,10 +213,7 @@ def begins_another(world: World, rng: random.Random, fresh: Iterator[str]) -> No
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 7)),
-             *soak_seeds(143)],
-)  # fmt: skip
+@seeds(range(3), range(3, 7), 143)
 def test_drivers_end_and_people_ask_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int
 ) -> None:

@@ -22,7 +22,7 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import Opening, Sink
 from reprise.spark_jobs.topology import load_text
 from tests.support.coin import TOLD_TO_TWO
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_arbitrary_standbys import (
     AT,
     STANDBYS,
@@ -228,10 +228,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 4)),
-             *soak_seeds(96)],
-)  # fmt: skip
+@seeds(range(2), range(2, 4), 96)
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, readers: Readers, monkeypatch: pytest.MonkeyPatch, case: Case, seed: int
 ) -> None:

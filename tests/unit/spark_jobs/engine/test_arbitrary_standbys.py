@@ -24,7 +24,7 @@ from reprise.spark_jobs.topology import load_text
 from tests.support import coin
 from tests.support.coin import EVERY, TOLD_TO_TWO
 from tests.support.losses import lose_nodes_at_any_moment
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -385,10 +385,7 @@ def test_at_the_end_of_the_stream_no_output_waits(tmp_path: Path, readers: Reade
     world.run(lambda e: e.positions["left.0"] == 61, limit=400)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(s, marks=pytest.mark.wide) for s in range(8, 18)),
-             *soak_seeds(282)],
-)  # fmt: skip
+@seeds(range(8), range(8, 18), 282)
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, readers: Readers, seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, and plans come early and late."""
     dice = random.Random(seed)

@@ -21,7 +21,8 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import encoded
 from reprise.spark_jobs.state.revision import RevisionError, Revisions, differences, revision_of
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.seeds import soak_seeds
+from tests.support.engine_worlds import begun
+from tests.support.seeds import seeds
 from tests.support.straggling import Straggler
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
@@ -126,11 +127,7 @@ AHEAD = 10
 
 
 def started(resource: StreamTopology, folder: Path, *nodes: str) -> World:
-    world = World(resource, folder, "w")
-    world.engine.release.ahead = AHEAD
-    world.nodes.start(*nodes)
-    world.want(1, 0, world.spread(*nodes))
-    return world
+    return begun(resource, folder, nodes, ahead=AHEAD)
 
 
 def another_driver(world: World) -> None:
@@ -381,14 +378,7 @@ def test_jobs_that_fail_repeat_nothing(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed",
-    [
-        0,
-        *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 3)),
-        *soak_seeds(17),
-    ],
-)
+@seeds(range(1), range(1, 3), 17)
 def test_random_losses(resource: StreamTopology, expected: Rows, tmp_path: Path, seed: int) -> None:
     world = started(resource, tmp_path, "n1", "n2", "n3", "n4")
     loses_at_random(world, random.Random(seed))

@@ -23,7 +23,7 @@ from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.state.savepoint_wish import SavepointWish
 from reprise.spark_jobs.state.savepoints import Savepoints
 from reprise.spark_jobs.topology import StreamTopology, load_text, load_topology, override
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.support.straggling import Straggler
 from tests.unit.spark_jobs.engine import test_arrival
 from tests.unit.spark_jobs.engine.test_arrival import (
@@ -317,14 +317,7 @@ def test_a_straggler_behind_more_than_may_be_under_way(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed",
-    [
-        0,
-        *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 3)),
-        *soak_seeds(37),
-    ],
-)
+@seeds(range(1), range(1, 3), 37)
 def test_random_losses(case: Case, tmp_path: Path, seed: int) -> None:
     resource, expected = case
     world = started(resource, tmp_path, "n1", "n2", "n3", "n4")

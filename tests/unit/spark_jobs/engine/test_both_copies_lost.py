@@ -20,7 +20,7 @@ from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import lose_nodes_at_any_moment
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine.test_standbys import all_ready, recover, stands_still
 from tests.unit.spark_jobs.engine.test_upstream_backup import (
@@ -402,10 +402,7 @@ def back(world: World, wanted: Collection[str]) -> None:
     world.want(generation, newest, at, retain=True, standbys=placed)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *soak_seeds(292)],
-)  # fmt: skip
+@seeds(range(4), range(4, 8), 292)
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from reprise.spark_jobs.engine.chain import ChainError
-from reprise.spark_jobs.topology import load_text
-from tools.testbed.local_engine import World
+from tests.support.engine_worlds import begun
+from tools.testbed.local_engine import tick
 
 TOPOLOGY = """
 apiVersion: reprise.dev/v1alpha1
@@ -44,9 +43,7 @@ spec:
 def test_what_is_raised_outside_of_step_sets_its_partition_aside(
     tmp_path: Path, how: str, output: str, batch: int, reason: str
 ) -> None:
-    world = World(load_text(TOPOLOGY.format(how=how, output=output)), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(TOPOLOGY.format(how=how, output=output), tmp_path, "ab")
     world.run(lambda e: e.done, limit=400)
     engine = world.engine
     assert str(engine.failed["bad.0"]).startswith(f"poison: operator bad, partition bad.0, batch {batch}: ")
@@ -57,20 +54,16 @@ def test_what_is_raised_outside_of_step_sets_its_partition_aside(
 
 
 def test_jobs_that_fail_alike_again_and_again_are_named_with_their_node(tmp_path: Path) -> None:
-    world = World(load_text(TOPOLOGY.format(how="nothing", output="")), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(TOPOLOGY.format(how="nothing", output=""), tmp_path, "ab")
 
     def refuse(job: int, stage: int, slot: int) -> None:
         if slot == 1:
             raise ChainError("TypeError: not so", slot=1)
 
     world.nodes.interrupt = refuse
-    for _ in range(2):
-        world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world, 2)
     assert world.engine.stuck == ""  # a job may fail with a node that is being lost
-    for _ in range(20):
-        world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world, 20)
     assert world.engine.stuck == "22 jobs in a row have failed: node b: TypeError: not so"
     assert [p for p in world.engine.problems if "TypeError" in p] == [
         "jobs fail again and again: node b: TypeError: not so"

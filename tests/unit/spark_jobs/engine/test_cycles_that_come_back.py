@@ -23,7 +23,7 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 from tests.support.cycles import ROUNDS
 from tests.support.losses import lose_nodes_at_any_moment, tick_losing
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as backup
 from tests.unit.spark_jobs.engine.test_standbys import all_ready, recover
@@ -303,10 +303,7 @@ def lost_at_random(
     finish(world, output)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 8)),
-             *soak_seeds(392)],
-)  # fmt: skip
+@seeds(range(3), range(3, 8), 392)
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Each operator in a way of its own."""
     dice = random.Random(seed)
@@ -392,10 +389,7 @@ def test_all_of_a_cycle_is_lost_and_what_went_round_comes_from_the_checkpoint(
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 8)),
-             *soak_seeds(392)],
-)  # fmt: skip
+@seeds(range(3), range(3, 8), 392)
 def test_nodes_are_lost_at_any_moment_and_fed_again(
     tmp_path: Path, in_windows: dict[str, bytes], watch: backup.Watch, seed: int
 ) -> None:

@@ -10,7 +10,7 @@ from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.topology import StreamTopology, load_text, load_topology, override
-from tools.testbed.local_engine import World
+from tests.support.engine_worlds import begun
 
 TWO_SOURCES = """
 apiVersion: reprise.dev/v1alpha1
@@ -61,9 +61,7 @@ def test_same_output_as_the_definition(name: str, tmp_path: Path) -> None:
         resource = override(
             resource, {f"sources[{s}].with.{key}": small[key] for s in sources for key in small}
         )
-    world = World(resource, tmp_path, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
+    world = begun(resource, tmp_path)
     world.run(lambda e: e.done)
     expected = expected_output(resource, tmp_path / "expected")
     assert any(expected.values())

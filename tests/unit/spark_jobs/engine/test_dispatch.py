@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.errors import LateRequestError, MissedOrdersError, WireError
 from reprise.spark_jobs.node.command import Command, Install
 from reprise.spark_jobs.node.orders import EACH, HELD, Orders
-from reprise.spark_jobs.topology import Topology, expand, from_object, load_text
+from reprise.spark_jobs.topology import Topology, expand, from_object
+from tests.support.engine_worlds import begun
 from tests.support.examples import examples
 from tests.support.topologies import document, operator, source
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tools.testbed.local_engine import World
+from tools.testbed.local_engine import World, tick
 
 NODES = ("a", "b", "c")
 TOPOLOGY = expand(
@@ -220,12 +220,8 @@ def test_orders_with_something_wrong_are_refused_whole(change: dict[str, object]
 
 
 def working(folder: Path) -> World:
-    world = World(load_text(DIAMOND), folder, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
-    for _ in range(4):
-        world.engine.tick(world.nodes.living(), threading.Event())
+    world = begun(DIAMOND, folder, ahead=3)
+    tick(world, 4)
     assert not world.engine.failures
     return world
 
@@ -245,8 +241,7 @@ def test_after_a_job_that_some_missed_all_are_told_everything(tmp_path: Path, st
 
     world.engine._dispatch.orders = orders  # type: ignore[method-assign]
     world.nodes.interrupt = cut(stage)
-    for _ in range(3):
-        world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world, 3)
     assert seen == [[4] * 3, [None] * 3, [6] * 3]
     world.run(lambda e: e.done)
     assert len(world.output()) == 4 * 61

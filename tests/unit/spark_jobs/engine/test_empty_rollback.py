@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
 from reprise.spark_jobs.errors import CheckpointError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
-from reprise.spark_jobs.topology import load_text
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
-from tools.testbed.local_engine import World
+from tools.testbed.local_engine import World, tick
 
 
 def world_with_two_checkpoints(tmp_path: Path, topology: str) -> tuple[World, int]:
     """At work behind its newest checkpoint, and the position of the one before."""
-    world = World(load_text(topology), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(topology, tmp_path, "ab", ahead=3)
     world.run(lambda e: e.punctuations.newest >= 20)
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     *_, older, _ = world.engine.store.positions()
     return world, older
 
@@ -38,7 +34,7 @@ def test_newer_checkpoints_count_no_more_when_what_went_back_begins(
     world.want(2, older, world.spread("a", "b"), retain=True)
     assert withdrawn == [older], "a manifest that nobody confirmed would count for the next driver"
     assert world.engine.progress.covers.everybody == older
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     world.want(2, older, world.spread("a", "b"))
     world.run(lambda e: e.done)
     assert world.output()

@@ -29,6 +29,7 @@ from reprise.spark_jobs.sinks import Owner, Sink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
 from tools.testbed.local_engine import World, tick
 
@@ -36,12 +37,8 @@ from tools.testbed.local_engine import World, tick
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """The diamond on three nodes, three batches at a time, without checkpoints before the end."""
-    world = World(override(load_text(DIAMOND), {"checkpoint.everyBatches": 500}), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
-    for _ in range(4):
-        tick(world)
+    world = begun(override(load_text(DIAMOND), {"checkpoint.everyBatches": 500}), tmp_path, ahead=3)
+    tick(world, 4)
     return world
 
 
@@ -194,10 +191,7 @@ def test_a_failure_of_another_installation_is_not_this_one_s(world: World) -> No
 
 def test_acks_of_a_lost_report_come_with_the_next(tmp_path: Path) -> None:
     """Nothing stores a snapshot twice, so an acknowledgement that is lost would leave its checkpoint open for ever."""
-    world = World(override(load_text(DIAMOND), {"sources[tweets].with.batches": 15}), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(override(load_text(DIAMOND), {"sources[tweets].with.batches": 15}), tmp_path, "ab", ahead=3)
     lost = list[Ack]()
     reporting = Host.report
 
@@ -271,8 +265,7 @@ def test_a_snapshot_that_is_stored_after_a_rollback_is_in_no_checkpoint(
     world.run(lambda e: 20 in e.punctuations.open and min(e.positions.values()) >= 22)
     gates[0].set()  # what generation 1 froze is stored now
     world.run(lambda e: len(states) == 2)
-    for _ in range(3):
-        tick(world)
+    tick(world, 3)
     assert world.engine.punctuations.newest == 10
     gates[1].set()
     world.run(lambda e: e.punctuations.newest >= 20)
@@ -318,12 +311,9 @@ LATE_SINK = 'output: {sink: {class: "tests.unit.spark_jobs.engine.test_late:Pati
 def test_no_state_is_stored_before_the_sink_shows_what_led_to_it(
     tmp_path: Path, patient: type[Patient]
 ) -> None:
-    world = World(load_text(DIAMOND.replace("output: {priority: 9}", LATE_SINK)), tmp_path, "w")
-    world.nodes.start("a")
-    world.want(1, 0, world.spread("a"))
+    world = begun(DIAMOND.replace("output: {priority: 9}", LATE_SINK), tmp_path, "a")
     patient.allowed = 9
-    for _ in range(20):
-        tick(world)
+    tick(world, 20)
     host = world.nodes.hosts["a"]
     assert world.engine.positions["count.0"] > 10
     assert world.engine.positions["top.0"] == 9
@@ -361,9 +351,7 @@ def test_staged_output_that_was_restored_stays_until_its_sink_shows_it(
 
 @pytest.mark.long
 def test_a_rollback_behind_what_the_ledger_gave_up_is_refused(tmp_path: Path) -> None:
-    world = World(load_text(DIAMOND), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(DIAMOND, tmp_path, "ab")
     world.run(lambda e: e.punctuations.newest >= 10)
     world.engine.ledger.trimmed = 30
     positions = dict(world.engine.positions)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +25,9 @@ from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot
 from reprise.spark_jobs.topology import StreamTopology, Topology, load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tools.testbed.local_engine import World, past
+from tools.testbed.local_engine import World, past, tick
 
 EVERY, KEPT = "everyBatches: 10", "everyBatches: 5, keep: 1"
 BATCHES = 21
@@ -42,19 +42,14 @@ def resource(request: pytest.FixtureRequest) -> StreamTopology:
 
 @pytest.fixture(scope="module")
 def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = World(resource, tmp_path_factory.mktemp("fault-free"), "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(resource, tmp_path_factory.mktemp("fault-free"), "ab")
     world.run(lambda e: e.done)
     return world.output()
 
 
 @pytest.fixture
 def world(resource: StreamTopology, tmp_path: Path) -> World:
-    world = World(resource, tmp_path, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
-    return world
+    return begun(resource, tmp_path)
 
 
 def two_checkpoints(world: World) -> tuple[int, int]:
@@ -136,7 +131,7 @@ def test_those_whose_origin_changes_go_back_and_the_others_keep_their_installati
     world.want(2, k, assignment, retain=True, lines={p: Origin(3, k) for p in chosen})
     assert {p for p, x in world.engine.positions.items() if x == k} == set(chosen)
     assert world.engine.horizon > k, "what was released stays released"
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     after = {p: i for host in hosts for p, i in host.installed.items()}
     assert {p for p in before if before[p] != after[p]} == set(chosen)
     world.want(2, k, assignment, retain=True, lines={p: Origin(3, k) for p in chosen})

@@ -25,7 +25,7 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.host_process import Service, serve
 from reprise.spark_jobs.node.meeting import listen, meet
 from reprise.spark_jobs.topology import load_text
-from tools.testbed.local_engine import World
+from tools.testbed.local_engine import World, tick
 
 STUCK = """
 apiVersion: reprise.dev/v1alpha1
@@ -161,7 +161,7 @@ def test_a_step_that_never_returns_is_named_though_the_host_is_held(
     world.nodes.hosts["a"] = node.host
     world.want(1, 0, world.spread("a"))
     world.engine.release.ahead = 3
-    world.engine.tick(world.nodes.living(), threading.Event())  # starts the stream's clock
+    tick(world)  # starts the stream's clock
     world.engine.release.ahead = 20
     world.engine._open_batches()
     world.engine.jobs += 1

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.hashtags import WITH_STANDBYS
 from tests.support.losses import FilesAway, lose_nodes_at_any_moment
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_standbys import (
     STANDBYS,
     back,
@@ -54,10 +54,7 @@ def plans(world: World, dice: random.Random, mine: Collection[str]) -> Callable[
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
-             *soak_seeds(94)],
-)  # fmt: skip
+@seeds(range(2), range(2, 6), 94)
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path,
     expected: dict[str, bytes],  # noqa: F811
@@ -73,10 +70,7 @@ def test_nodes_are_lost_at_any_moment(
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 3)),
-             *soak_seeds(97)],
-)  # fmt: skip
+@seeds(range(1), range(1, 3), 97)
 def test_nodes_are_lost_while_sinks_are_away(
     tmp_path: Path,
     expected: dict[str, bytes],  # noqa: F811

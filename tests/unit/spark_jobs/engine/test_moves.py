@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from reprise.spark_jobs.topology import load_text
 from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, installed, resource_of
-from tools.testbed.local_engine import World
+from tools.testbed.local_engine import World, tick
 
 
 def prepare(world: World) -> int:
@@ -57,7 +56,7 @@ def test_a_node_is_emptied_and_nobody_else_goes_back(
         assert installed(world) == before, "until here everything runs as before"
         reached = dict(world.engine.positions)
         move(world, dict.fromkeys(going, "d"))
-        world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world)
         now = installed(world)
         assert {p for p in before if now[p] != before[p]} == set(going)
         at = world.engine.positions
@@ -97,24 +96,21 @@ def test_moves_and_losses_at_random(text: str, expected: dict[str, bytes], tmp_p
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_module, "WINDOW", 3)
         for turn in range(5):
-            for _ in range(dice.randrange(1, 9)):
-                world.engine.tick(world.nodes.living(), threading.Event())
+            tick(world, dice.randrange(1, 9))
             prepare(world)
-            for _ in range(dice.randrange(3)):
-                world.engine.tick(world.nodes.living(), threading.Event())
+            tick(world, dice.randrange(3))
             chosen = dice.sample(sorted(world.topology.partitions), dice.randrange(1, 5))
             names.append(f"m{turn}")
             world.nodes.start(names[-1])
             target = dice.choice(names)
             move(world, dict.fromkeys(chosen, target))
             world.nodes.patient = dice.random() < 0.5
-            for _ in range(dice.randrange(3)):
-                world.engine.tick(world.nodes.living(), threading.Event())
+            tick(world, dice.randrange(3))
             if dice.random() < 0.5:
                 lost = dice.choice([target, dice.choice(names)])
                 names.remove(lost)
                 world.nodes.lose(lost)
-                world.engine.tick(world.nodes.living(), threading.Event())
+                tick(world)
                 engine = world.engine
                 newest = engine.desired.checkpoint
                 kept = max((h.since for n, h in engine.buffers.items() if n != lost), default=0)
@@ -136,8 +132,8 @@ def test_without_output_that_was_kept_it_is_a_gap(tmp_path: Path) -> None:
     going = [p for p, n in world.engine.desired.assignment.items() if n == "b"]
     world.nodes.start("d")
     world.want(1, newest, {**world.engine.desired.assignment, **dict.fromkeys(going, "d")})
-    world.engine.tick(world.nodes.living(), threading.Event())
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
+    tick(world)
     assert world.engine.not_kept
 
 
@@ -148,7 +144,7 @@ def test_what_is_not_deterministic_goes_back_as_a_whole_and_tells_one_story(tmp_
     world.want(1, 0, world.spread("a", "b"))
     world.run(lambda e: e.punctuations.newest >= 10)
     newest = prepare(world)
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     shown = world.output()
     world.want(2, newest, world.spread("a", "c"))
     world.nodes.lose("b")

@@ -19,6 +19,7 @@ from reprise.spark_jobs.engine import local_lines, restore_times
 from reprise.spark_jobs.engine.objectives import STEP_S, shares
 from reprise.spark_jobs.node import logged
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_eventual import SLOTTED, WINDOWS, logs
 from tools.testbed.local_engine import World, past
 
@@ -114,9 +115,7 @@ def slow_rates(monkeypatch: pytest.MonkeyPatch) -> None:
 def recovered(folder: Path, **objectives: str) -> tuple[Counter[str], World]:
     """After the loss of a node in a run of some time: rows that its partitions with slots applied again, and how many were
     behind the positions that they came back from; `bytes` that were read."""
-    world = World(resource_of(**objectives), folder, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
+    world = begun(resource_of(**objectives), folder)
     world.run(past(60))
     engine = world.engine
     lost = [p for p, node in engine.desired.assignment.items() if node == "b"]
@@ -149,9 +148,7 @@ def test_a_shorter_objective_leaves_less_to_replay_after_a_loss(tmp_path: Path) 
 
 @pytest.mark.wide
 def test_hosts_keep_to_what_follows_from_it_and_the_driver_is_told(tmp_path: Path) -> None:
-    world = World(resource_of(timed="60s", top="60s"), tmp_path, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
+    world = begun(resource_of(timed="60s", top="60s"), tmp_path)
     world.run(past(40))
     engine, works = world.engine, world.engine.figures.times.works()
     aims = {p: work.aim for p, work in works.items() if work.aim is not None}
@@ -170,9 +167,7 @@ def test_hosts_keep_to_what_follows_from_it_and_the_driver_is_told(tmp_path: Pat
 
 @pytest.mark.long
 def test_without_an_objective_the_targets_are_those_of_the_resource(tmp_path: Path) -> None:
-    world = World(resource_of(), tmp_path, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
+    world = begun(resource_of(), tmp_path)
     world.run(past(12))
     assert all(runtime.aim is None for runtime in logs(world).values())
     found = {(r.log.targets.extent, r.log.targets.replay) for r in logs(world).values() if r.log is not None}

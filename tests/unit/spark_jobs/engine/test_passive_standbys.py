@@ -24,7 +24,7 @@ from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.sinks import FileSink
 from tests.support.hashtags import WITH_STANDBYS
 from tests.support.losses import given, gives_more_in_one_job, lose_nodes_at_any_moment, tick_losing
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as active
 from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
@@ -548,10 +548,7 @@ def test_a_host_that_began_anew_cannot_promote_what_it_had(
 
 @pytest.mark.long
 @pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *soak_seeds(192)],
-)  # fmt: skip
+@seeds(range(4), range(4, 8), 192)
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path,
     expected: Expected,

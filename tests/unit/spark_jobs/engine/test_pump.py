@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reprise.spark_jobs.topology import StreamTopology, load_text
+from reprise.spark_jobs.topology import StreamTopology
+from tests.support.engine_worlds import begun
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine import test_recovery, test_scope
 from tools.testbed import local_engine
@@ -68,9 +69,7 @@ def test_worlds_are_of_the_kind_that_is_asked_for(resource: StreamTopology, tmp_
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 4))])
 def test_output_that_a_replay_could_change_is_shown_once(tmp_path: Path, seed: int) -> None:
     """An operator that is not deterministic: its output waits for a checkpoint, and what was shown stands."""
-    world = World(load_text(test_recovery.COIN), tmp_path / f"{seed}", "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
+    world = begun(test_recovery.COIN, tmp_path / f"{seed}")
     dice = random.Random(seed)
     shown: dict[str, bytes] = {}
     for generation in (2, 3):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text
-from tests.support.seeds import soak_seeds
+from tests.support.engine_worlds import begun
+from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
 DIAMOND = """
@@ -61,9 +61,7 @@ def resource(request: pytest.FixtureRequest) -> StreamTopology:
 
 @pytest.fixture(scope="module")
 def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = World(resource, tmp_path_factory.mktemp("fault-free"), "w")
-    world.nodes.start("a", "b", "c", "d")
-    world.want(1, 0, world.spread("a", "b", "c", "d"))
+    world = begun(resource, tmp_path_factory.mktemp("fault-free"), "abcd")
     world.run(lambda e: e.done)
     output = world.output()
     final = world.engine.final
@@ -75,10 +73,7 @@ def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def world(resource: StreamTopology, tmp_path: Path) -> World:
-    world = World(resource, tmp_path, "w")
-    world.nodes.start("a", "b", "c", "d")
-    world.want(1, 0, world.spread("a", "b", "c", "d"))
-    return world
+    return begun(resource, tmp_path, "abcd")
 
 
 def test_two_nodes_lost_then_restored_one_by_one(world: World, expected: dict[str, bytes]) -> None:
@@ -91,12 +86,11 @@ def test_two_nodes_lost_then_restored_one_by_one(world: World, expected: dict[st
     world.want(2, k, survivors, retain=True)
     for _ in range(8):
         world.run(lambda e: True)
-        world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world)
     world.nodes.start("e")
     part = {**survivors, **{p: "e" for p in list(before)[::2] if p not in survivors}}
     world.want(2, k, part, retain=True)
-    for _ in range(8):
-        world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world, 8)
     world.nodes.start("f")
     world.want(2, k, {**dict.fromkeys(before, "f"), **part}, retain=True)
     world.run(lambda e: e.punctuations.newest > k)
@@ -113,7 +107,7 @@ def test_node_lost_in_the_middle_of_a_job(world: World, expected: dict[str, byte
             raise ChainError("power cut")
 
     world.nodes.interrupt = fail
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     assert world.engine.failures == 1
     world.nodes.interrupt = lambda *_: None
     world.run(lambda e: e.done)  # nobody's state was lost: the job's messages are sent again
@@ -159,9 +153,9 @@ def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     world.run(past(15))
     world.nodes.lose("b")
     world.nodes.start("b")  # the same node with an empty host
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     assert world.engine.failures == 1, "it cannot work from what changed since orders that it never got"
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     lost = [p for p, n in world.engine.desired.assignment.items() if n == "b"]
     assert {world.engine.failed[p].kind for p in lost} == {FailureKind.STATE_LOST}
     # An empty host is told to install from the checkpoint of the desired state; it must not pretend to be further.
@@ -169,14 +163,7 @@ def test_host_that_lost_its_state_is_noticed(world: World) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed",
-    [
-        0,
-        *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 5)),
-        *soak_seeds(7),
-    ],
-)
+@seeds(range(1), range(1, 5), 7)
 def test_random_losses(
     resource: StreamTopology, expected: dict[str, bytes], tmp_path: Path, seed: int
 ) -> None:
@@ -206,8 +193,7 @@ def test_random_losses(
         else:
             base = desired.checkpoint
         world.want(generation, base, survivors, retain=True)
-        for _ in range(rng.randint(0, 4)):
-            world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world, rng.randint(0, 4))
         for _ in lost:
             fresh += 1
             world.nodes.start(f"n{fresh}")
@@ -219,8 +205,7 @@ def test_random_losses(
                 {**world.engine.desired.assignment, **dict.fromkeys(some, f"n{fresh}")},
                 True,
             )
-            for _ in range(rng.randint(0, 4)):
-                world.engine.tick(world.nodes.living(), threading.Event())
+            tick(world, rng.randint(0, 4))
         rest = [p for p in world.topology.order if p not in world.engine.desired.assignment]
         world.want(
             generation, base, {**world.engine.desired.assignment, **dict.fromkeys(rest, f"n{fresh}")}, True
@@ -257,14 +242,12 @@ spec:
 
 
 def test_output_that_a_replay_could_change_appears_with_its_checkpoint(tmp_path: Path) -> None:
-    world = World(load_text(COIN), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(COIN, tmp_path, "ab")
     world.run(
         lambda e: e.punctuations.newest >= 10
     )  # stored by a thread of its own, so not at any given batch
     k = world.engine.punctuations.newest
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     shown = world.output()
     assert k >= 10
     assert 0 < len(shown) <= world.engine.punctuations.newest
@@ -283,12 +266,9 @@ def test_output_that_a_replay_could_change_appears_with_its_checkpoint(tmp_path:
 
 def test_nothing_goes_back_behind_output_that_is_shown_and_could_come_out_differently(tmp_path: Path) -> None:
     """A coordinator that decides on an old report names the checkpoint before the newest."""
-    world = World(load_text(COIN), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(COIN, tmp_path, "ab", ahead=3)
     world.run(lambda e: e.punctuations.newest >= 20)
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     *_, older, newest = world.engine.store.positions()
     with pytest.raises(CheckpointError, match=f"behind checkpoint {newest}, whose output is shown"):
         world.want(2, older, world.spread("a", "b"))
@@ -302,10 +282,7 @@ def test_nothing_goes_back_behind_output_that_is_shown_and_could_come_out_differ
 def test_a_store_that_is_away_while_the_newest_is_damaged_condemns_no_older_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(load_text(COIN), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(COIN, tmp_path, "ab", ahead=3)
     world.run(lambda e: e.punctuations.newest >= 20)
     *_, older, newest = world.engine.store.positions()
     (manifest,) = (world.checkpoints / f"cp-{newest:08d}").glob("COMPLETE*")
@@ -328,10 +305,7 @@ def test_a_store_that_is_away_while_the_newest_is_damaged_condemns_no_older_one(
 
 
 def test_a_new_driver_that_has_nothing_to_install_yet_condemns_no_checkpoint(tmp_path: Path) -> None:
-    world = World(load_text(COIN), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(COIN, tmp_path, "ab", ahead=3)
     world.run(lambda e: e.punctuations.newest >= 10)
     engine = world.driver()
     newest = engine.punctuations.newest
@@ -340,10 +314,7 @@ def test_a_new_driver_that_has_nothing_to_install_yet_condemns_no_checkpoint(tmp
 
 
 def test_a_drain_ends_when_output_is_shown_and_not_when_its_checkpoint_is_complete(tmp_path: Path) -> None:
-    world = World(load_text(COIN), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(COIN, tmp_path, "ab", ahead=3)
     world.run(lambda e: e.punctuations.newest >= 10)
     engine = world.driver()  # the one before has shown nothing of what its last checkpoint covers
     newest = engine.punctuations.newest
@@ -358,10 +329,7 @@ def test_a_drain_ends_when_output_is_shown_and_not_when_its_checkpoint_is_comple
 
 
 def test_output_that_was_held_back_is_shown_by_code_that_holds_nothing_back(tmp_path: Path) -> None:
-    world = World(load_text(COIN), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(COIN, tmp_path, "ab", ahead=3)
     world.run(lambda e: e.punctuations.newest >= 10)
     shown = len(world.output())
     world.resource = load_text(COIN.replace("deterministic: false", "deterministic: true"))
@@ -374,10 +342,7 @@ def test_output_that_was_held_back_is_shown_by_code_that_holds_nothing_back(tmp_
 
 
 def test_where_the_newest_is_damaged_the_one_before_serves_and_what_differs_is_said(tmp_path: Path) -> None:
-    world = World(load_text(COIN), tmp_path, "w")
-    world.engine.release.ahead = 3
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(COIN, tmp_path, "ab", ahead=3)
     complete = world.engine.store.positions
     world.run(lambda _: len(complete()) > 1 and len(world.output()) >= complete()[-1])
     *_, older, newest = world.engine.store.positions()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.storage.files import Chunks, Files
 from reprise.spark_jobs.topology import load_text, override
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tools.testbed.local_engine import World, past
+from tools.testbed.local_engine import World, past, tick
 
 LAST = 61
 
@@ -72,8 +71,7 @@ def test_without_ranges_on_record_no_batch_is_released(world: World) -> None:
     folder = world.checkpoints / "ranges"
     folder.write_text("not a folder")
     world.want(1, 0, world.spread("a", "b"))
-    for _ in range(3):
-        world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world, 3)
     assert said("cannot write ranges/")(world.engine)
     assert set(world.engine.positions.values()) == {0}
     folder.unlink()

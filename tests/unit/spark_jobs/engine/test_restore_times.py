@@ -16,8 +16,9 @@ from reprise.spark_jobs.engine import local_lines, restore_times
 from reprise.spark_jobs.engine.restore_times import MOST_KNOWN, RestoreTimes
 from reprise.spark_jobs.node.command import Usage
 from reprise.spark_jobs.topology import load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_eventual import WINDOWS
-from tools.testbed.local_engine import World, past
+from tools.testbed.local_engine import past
 
 BATCHES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 6)), min_size=1, max_size=40)
 """Rows of each batch, and how far behind it the newest snapshot is after it."""
@@ -109,9 +110,9 @@ def test_what_was_told_before_a_loss_is_what_the_recovery_then_has_to_do(
     own = {"recovery.bufferMemory": "64Mi"}
     if protocol != "coordinated":
         own["checkpoint.log"] = "checkpointed"
-    world = World(override(load_text(WINDOWS), {"checkpoint.protocol": protocol, **own}), tmp_path, protocol)
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
+    world = begun(
+        override(load_text(WINDOWS), {"checkpoint.protocol": protocol, **own}), tmp_path, name=protocol
+    )
     world.run(past(9))
     engine = world.engine
     lost = [p for p, node in engine.desired.assignment.items() if node == "b"]

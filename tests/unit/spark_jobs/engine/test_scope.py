@@ -13,7 +13,7 @@ from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.losses import dies
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tools.testbed.local_engine import World
+from tools.testbed.local_engine import World, tick
 
 FEEDBACK = Path("examples/feedback.yaml")
 BATCHES = 40
@@ -50,7 +50,7 @@ def installed(world: World) -> dict[str, str]:
 def lose(world: World, *nodes: str) -> dict[str, str]:
     """What remains assigned when these nodes are gone, and the engine has noticed."""
     world.nodes.lose(*nodes)
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     assignment = world.engine.desired.assignment
     return {p: node for p, node in assignment.items() if node not in nodes}
 
@@ -80,8 +80,7 @@ def test_survivors_keep_their_state_and_feed_what_is_restored_at_once_and_later(
     world.want(1, newest, {**stays, lost[0]: "d"}, retain=True)
     assert world.engine.positions[lost[0]] == newest
     assert all(k > newest for p, k in world.engine.positions.items() if p in stays)
-    for _ in range(5):
-        world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world, 5)
     world.want(1, newest, {**stays, **dict.fromkeys(lost, "d")}, retain=True)
     to_the_end(world, newest)
     assert {p: i for p, i in installed(world).items() if p in stays} == before
@@ -177,8 +176,7 @@ def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
     for k in range(3):
         node = dice.choice(sorted(world.nodes.hosts))
         world.nodes.interrupt = dies(world, node, world.engine.jobs + dice.randint(1, 4), dice.randint(0, 2))
-        for _ in range(8):
-            world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world, 8)
         world.nodes.interrupt = lambda *_: None
         assert node not in world.nodes.hosts
         world.nodes.start(f"new{k}")
@@ -189,8 +187,7 @@ def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
         before = {p: i for p, i in installed(world).items() if p in stays}
         instead = dict.fromkeys(assignment.keys() - stays.keys(), f"new{k}")
         world.want(1, newest, {**stays, **instead}, retain=True)
-        for _ in range(dice.randint(0, 6)):
-            world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world, dice.randint(0, 6))
         assert {p: installed(world)[p] for p in before} == before
     assert not world.engine.not_kept
     to_the_end(world, newest)
@@ -217,7 +214,7 @@ def test_what_is_kept_is_what_the_newest_checkpoint_does_not_cover(tmp_path: Pat
     assert kept
     assert all(floor == newest + 1 and batches[0] == newest + 1 for floor, batches in kept)
     world.run(lambda e: e.punctuations.newest > newest)
-    world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world)
     assert newest < world.engine.progress.kept_since <= world.engine.punctuations.newest
 
 
@@ -239,7 +236,7 @@ def test_who_stands_before_the_newest_checkpoint_says_what_nobody_makes_again(tm
     world.want(1, older, assignment, retain=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_module, "WINDOW", 1)
-        world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world)
         world.want(1, newer, assignment)
         assert world.engine.positions["count.0"] < newer, world.engine.failed
         world.want(1, newer, {**assignment, "parse.0": "e"}, retain=True)
@@ -258,11 +255,11 @@ def test_what_was_never_put_is_not_kept(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_module.Engine, "_due", lambda _: 10)
         world.run(lambda e: e.punctuations.newest == 10 and set(e.positions.values()) == {10})
-        world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world)
         patch.setattr(engine_module.Engine, "_due", lambda _: 15)
         stays = lose(world, "b")
         world.run(lambda e: e.positions["parse.0"] == 15, limit=20)
-        world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world)
     assert world.engine.progress.kept_since == 15
     world.nodes.start("d")
     world.want(1, 10, {**dict.fromkeys(world.topology.partitions, "d"), **stays}, retain=True)

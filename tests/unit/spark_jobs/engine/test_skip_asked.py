@@ -15,7 +15,7 @@ from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.operators import FlatMap
 from tests.support.losses import cuts_power, fresh_nodes, replaces
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_skipped import (
     back,
     begun,
@@ -418,10 +418,7 @@ def test_who_reads_what_is_skipped_is_promoted_meanwhile(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 7)),
-             *soak_seeds(143)],
-)  # fmt: skip
+@seeds(range(3), range(3, 7), 143)
 def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int, mode: str) -> None:
     """Code raises, nodes, jobs and drivers are lost at any stage, and somebody asks for what is not at work, early, late, in
     part, or twice."""

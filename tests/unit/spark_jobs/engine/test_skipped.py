@@ -19,7 +19,7 @@ from reprise.spark_jobs.state.skips import Skip, SkipRecords
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import cuts_power, fresh_nodes, replaces
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -402,10 +402,7 @@ def test_what_a_frozen_driver_writes_late_counts_for_nothing(tmp_path: Path, for
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.wide) for s in range(3, 7)),
-             *soak_seeds(143)],
-)  # fmt: skip
+@seeds(range(3), range(3, 7), 143)
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
     rng = random.Random(seed)

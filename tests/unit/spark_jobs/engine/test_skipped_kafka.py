@@ -19,7 +19,7 @@ from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.kafka import transactions
 from reprise.spark_jobs.kafka.transactions import Session
 from tests.support.fake_kafka import Broker
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_skipped import back, begun, finish, nobody_went_back, restore
 from tests.unit.spark_jobs.engine.test_standbys import recover
 from tools.testbed.local_engine import World, past, tick
@@ -132,10 +132,7 @@ def test_what_lacks_rows_is_marked_in_kafka_too(broker: Broker, tmp_path: Path, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
-             *soak_seeds(54)],
-)  # fmt: skip
+@seeds(range(2), range(2, 6), 54)
 def test_nodes_and_brokers_fail_at_any_moment(
     broker: Broker, tmp_path: Path, expected: Shown, seed: int
 ) -> None:
@@ -173,10 +170,7 @@ def test_nodes_and_brokers_fail_at_any_moment(
 
 @pytest.mark.wide
 @pytest.mark.parametrize("window", ["active-standby", "passive-standby", "upstream-backup"])
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 5)),
-             *soak_seeds(35)],
-)  # fmt: skip
+@seeds(range(2), range(2, 5), 35)
 def test_what_a_standby_shows_of_batches_that_lack_rows_is_marked_too(
     broker: Broker,
     tmp_path: Path,

@@ -30,7 +30,7 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import WITH_STANDBYS
 from tests.support.losses import given, gives_more_in_one_job, lose_nodes_at_any_moment, tick_losing
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -553,10 +553,7 @@ def test_a_host_that_began_anew_cannot_promote_what_it_had(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *soak_seeds(192)],
-)  # fmt: skip
+@seeds(range(4), range(4, 8), 192)
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
     rng = random.Random(seed)

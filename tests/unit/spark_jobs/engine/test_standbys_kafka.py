@@ -29,7 +29,7 @@ from reprise.spark_jobs.topology import load_text
 from tests.support.fake_kafka import Broker
 from tests.support.hashtags import SKIPPED, WITH_STANDBYS
 from tests.support.losses import lose_nodes_at_any_moment
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as upstream
 from tools.testbed.local_engine import World, past, tick
@@ -292,10 +292,7 @@ def test_what_waits_for_its_brokers_is_not_lost_with_its_node(
 
 @pytest.mark.long
 @EACH_WAY
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.wide) for s in range(2, 6)),
-             *soak_seeds(54)],
-)  # fmt: skip
+@seeds(range(2), range(2, 6), 54)
 def test_nodes_and_brokers_fail_at_any_moment(
     broker: Broker, tmp_path: Path, way: Way, expected: Rows, seed: int
 ) -> None:

@@ -21,7 +21,7 @@ from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.operators import KeyedCount
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
-from reprise.spark_jobs.topology import load_text
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, past, tick
 
@@ -34,9 +34,7 @@ class ClientError(Exception):
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    world = World(load_text(DIAMOND), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(DIAMOND, tmp_path, "ab")
     world.run(lambda e: past(20)(e) and e.punctuations.newest >= 10)
     return world
 
@@ -77,8 +75,7 @@ def test_a_partition_whose_state_cannot_be_read_now_is_installed_later(
 ) -> None:
     refusing = Refusing(monkeypatch, world, error)
     engine, k = world.engine, world.engine.desired.checkpoint
-    for _ in range(4):
-        tick(world)
+    tick(world, 4)
     assert refusing.calls == 1
     assert not engine.failed
     assert not engine.bad_checkpoints
@@ -98,9 +95,7 @@ def test_a_partition_whose_state_cannot_be_read_now_is_installed_later(
     assert refusing.calls == 2
     assert "count.1" in engine.at_work
     world.run(lambda e: e.done)
-    expected = World(load_text(DIAMOND), tmp_path, "expected")
-    expected.nodes.start("a")
-    expected.want(1, 0, expected.spread("a"))
+    expected = begun(DIAMOND, tmp_path, "a", name="expected")
     expected.run(lambda e: e.done)
     assert world.output() == expected.output()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,9 @@ from reprise.spark_jobs.errors import CheckpointError, SourceError
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.sources import HashtagSource
 from reprise.spark_jobs.topology import load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tools.testbed.local_engine import World, past
+from tools.testbed.local_engine import World, past, tick
 
 RAISING = """
 apiVersion: reprise.dev/v1alpha1
@@ -38,25 +38,18 @@ spec:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    world = World(load_text(DIAMOND), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
-    return world
+    return begun(DIAMOND, tmp_path, "ab")
 
 
 @pytest.fixture(scope="module")
 def diamond_output(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = World(load_text(DIAMOND), tmp_path_factory.mktemp("expected"), "w")
-    world.nodes.start("a")
-    world.want(1, 0, world.spread("a"))
+    world = begun(DIAMOND, tmp_path_factory.mktemp("expected"), "a")
     world.run(lambda e: e.done)
     return world.output()
 
 
 def test_a_poison_batch_is_named_and_not_retried(tmp_path: Path) -> None:
-    world = World(load_text(RAISING), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(RAISING, tmp_path, "ab")
     world.run(lambda e: e.done)
     engine = world.engine
     assert str(engine.failed["bad.0"]).startswith(
@@ -121,9 +114,7 @@ def test_a_mirror_serves_where_checkpoints_or_all_files_of_the_stream_are_gone(
 ) -> None:
     mirror = tmp_path / "mirror"
     resource = override(load_text(DIAMOND), {"checkpoint.standby": [str(tmp_path / "none"), str(mirror)]})
-    world = World(resource, tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(resource, tmp_path, "ab")
     world.run(lambda e: past(35)(e) and bool(e.store.positions()))
     k = world.engine.store.positions()[-1]
     shutil.copytree(world.checkpoints, mirror)
@@ -157,8 +148,7 @@ def test_a_sink_that_cannot_write_delays_and_loses_nothing(
     folder = world.sink / "top" / "0"
     aside = folder.rename(folder.with_name("aside"))
     folder.write_text("not a folder")
-    for _ in range(4):
-        world.engine.tick(world.nodes.living(), threading.Event())
+    tick(world, 4)
     stuck = world.engine.positions["top.0"]
     assert any("top.0: batch" in p and "cannot write" in p for p in world.engine.problems)
     assert world.engine.positions["parse.0"] > stuck
@@ -177,8 +167,7 @@ def test_a_source_that_cannot_be_read_is_waited_for_by_its_partition_alone(
     world.run(past(12))
     with monkeypatch.context() as away:
         away.setattr(HashtagSource, "read", refuses("the brokers are away"))
-        for _ in range(4):
-            world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world, 4)
         sources = {p for p in world.topology.order if p.startswith("tweets.")}
         assert sources and world.engine.progress.waits == dict.fromkeys(sources, Outside.SOURCE)
         assert any("the brokers are away" in problem for problem in world.engine.problems)
@@ -233,7 +222,7 @@ def test_buffers_of_a_long_incident_stay_within_memory_and_spill(
     most = 0
     final = len(diamond_output) // len(world.topology.queries)
     for _ in range(400):
-        world.engine.tick(world.nodes.living(), threading.Event())
+        tick(world)
         most = max([most, *(held.memory for held in world.engine.buffers.values())])
         if min(world.engine.positions.values()) >= final:
             break
@@ -296,9 +285,7 @@ def one_kept(tmp_path: Path, **source: int) -> tuple[World, int, int]:
     """`keep: 1`, at the moment at which a further checkpoint is complete and nobody has heard of it; the one before, and
     it.  `source`: fields of the source that are others."""
     changes = {f"sources[tweets].with.{name}": value for name, value in source.items()}
-    world = World(override(load_text(DIAMOND), {"checkpoint.keep": 1, **changes}), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(override(load_text(DIAMOND), {"checkpoint.keep": 1, **changes}), tmp_path, "ab")
     world.run(lambda e: e.punctuations.newest > 0)
     named = world.engine.punctuations.newest
     world.run(lambda e: e.punctuations.newest > named)
@@ -388,9 +375,7 @@ def test_feedback_that_was_spilled_is_in_the_checkpoint(tmp_path: Path) -> None:
     outputs = []
     for memory in ("64Mi", "1"):
         changes = {"recovery.bufferMemory": memory, "checkpoint.everyBatches": 5}
-        world = World(override(load_text(text), changes), tmp_path, memory)
-        world.nodes.start("a", "b")
-        world.want(1, 0, world.spread("a", "b"))
+        world = begun(override(load_text(text), changes), tmp_path, "ab", name=memory)
         world.run(lambda e: e.punctuations.newest >= 5)
         newest = world.engine.punctuations.newest
         for number in (2, 3):
@@ -416,8 +401,6 @@ def test_a_disk_that_does_not_answer_while_a_state_is_stored_is_asked_again(
 
     monkeypatch.setattr(OperatorRuntime, "loops", loops)
     changes = {"recovery.bufferMemory": "1", "checkpoint.everyBatches": 5}
-    world = World(override(load_text(Path("examples/feedback.yaml").read_text()), changes), tmp_path, "w")
-    world.nodes.start("a", "b")
-    world.want(1, 0, world.spread("a", "b"))
+    world = begun(override(load_text(Path("examples/feedback.yaml").read_text()), changes), tmp_path, "ab")
     world.run(lambda e: e.punctuations.newest >= 5)
     assert asked[0] in asked[1:] and not world.engine.failed

@@ -27,7 +27,7 @@ from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, make_operator
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import lose_nodes_at_any_moment
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
 
 NODES = ("a", "b", "c", "d")
@@ -581,10 +581,7 @@ def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *soak_seeds(192)],
-)  # fmt: skip
+@seeds(range(4), range(4, 8), 192)
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch
 ) -> None:

@@ -20,7 +20,7 @@ from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.sources.generator import GeneratorSource, Ints
 from reprise.spark_jobs.topology import load_text
 from tests.support.losses import lose_nodes_at_any_moment, tick_losing
-from tests.support.seeds import soak_seeds
+from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_upstream_backup import (
     NODES,
     Watch,
@@ -269,10 +269,7 @@ def test_what_falls_or_is_no_batch_is_not_believed(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.wide) for s in range(4, 8)),
-             *soak_seeds(142)],
-)  # fmt: skip
+@seeds(range(4), range(4, 8), 142)
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch
 ) -> None:
