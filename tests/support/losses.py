@@ -155,12 +155,14 @@ def lose_nodes_at_any_moment(
     tick(world, 1)
 
 
-def tick_losing(world: World, node: str, stage: int) -> None:
-    """One job, in which a node that is there is lost at a stage; no node is of this name: nothing is lost."""
+def tick_losing(world: World, node: str, stage: int, *more: str, in_turn: bool = False) -> None:
+    """One job, in which a node that is there is lost at a stage, with `more`; no node is of this name: nothing is lost.
+    `in_turn`: when the stage comes to that node, and not to the first one."""
+    slot = sorted(world.nodes.hosts).index(node) if in_turn else None
 
-    def dies(_job: int, at: int, _of: int) -> None:
-        if at == stage and node in world.nodes.hosts:
-            world.nodes.lose(node)
+    def dies(_job: int, at: int, of: int) -> None:
+        if at == stage and slot in (None, of) and node in world.nodes.hosts:
+            world.nodes.lose(node, *more)
 
     world.nodes.interrupt = dies
     tick(world)

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from reprise.spark_jobs.engine import engine as engine_module
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tests.unit.spark_jobs.engine.test_scope import FEEDBACK, begun, resource_of
+from tests.unit.spark_jobs.engine.test_scope import FEEDBACK, resource_of
 from tools.testbed.local_engine import close_hosts
 
 
@@ -17,6 +19,12 @@ def hosts_are_closed() -> Iterator[None]:
     """A run of all seeds starts some ten thousand hosts in one process."""
     yield
     close_hosts()
+
+
+@pytest.fixture
+def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream has not been released as a whole when something is lost."""
+    monkeypatch.setattr(engine_module, "WINDOW", 8)
 
 
 @pytest.fixture(scope="module", params=["diamond", "feedback"])

@@ -14,6 +14,7 @@ from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.adoption import SurveyError, _has_worked, adopt
 from reprise.spark_jobs.node.command import Report, Usage
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
+from tests.support.engine_worlds import still_shown
 from tests.support.losses import cuts_power, fresh_nodes, replaces
 from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_adoption import dies, follows, next_driver
@@ -76,8 +77,7 @@ def test_wherever_a_driver_ends_after_a_gap_all_goes_on_where_it_is(
     assert not engine.not_kept and installed(world) == before, "it was restored"
     assert check(world, expected)
     assert Picky.raised == [("parse.0", 13)]
-    after = world.output()
-    assert {name: after[name] for name in shown} == shown
+    still_shown(world, shown)
 
 
 @pytest.mark.wide
@@ -195,8 +195,7 @@ def test_a_reader_that_is_lost_with_the_driver_needs_what_was_never_made_and_all
     place(world)
     finish(world)
     assert check(world, expected)
-    after = world.output()
-    assert {name: after[name] for name in shown} == shown
+    still_shown(world, shown)
 
 
 def begins_another(world: World, rng: random.Random, fresh: Iterator[str]) -> None:
@@ -245,11 +244,8 @@ def test_drivers_end_and_people_ask_at_any_moment(
             placed(world, rng, anew)
         if rng.random() < 0.2:
             begins_another(world, rng, fresh)
-        now = world.output()
-        assert {n: now[n] for n in shown} == shown
-        shown = now
+        shown = still_shown(world, shown)
     world.nodes.interrupt = lambda *_: None
     assert comes_to_its_end(world, rng), world.engine.failed
     check(world, expected)
-    now = world.output()
-    assert {n: now[n] for n in shown} == shown
+    still_shown(world, shown)

@@ -28,7 +28,6 @@ from tests.unit.spark_jobs.engine.test_arbitrary_standbys import (
     STANDBYS,
     Readers,
     ends,
-    few_batches_ahead,  # noqa: F401
     is_ready,
     lose_at_random,
     readers,  # noqa: F401
@@ -37,6 +36,8 @@ from tests.unit.spark_jobs.engine.test_arbitrary_standbys import (
 )
 from tests.unit.spark_jobs.engine.test_savepoints import Taking, begun_from, from_savepoint
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 BATCHES = 61
 Rows = list[dict[str, Any]]

@@ -23,19 +23,16 @@ from reprise.spark_jobs.sinks import FileSink, Opening
 from reprise.spark_jobs.topology import load_text
 from tests.support import coin
 from tests.support.coin import EVERY, TOLD_TO_TWO
+from tests.support.engine_worlds import still_shown
 from tests.support.losses import lose_nodes_at_any_moment
 from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
 
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+
 NODES = ("a", "b", "c", "d")
 AT = {"tweets.0": "a", "tweets.1": "b", "told.0": "c", "left.0": "a", "right.0": "b"}
 STANDBYS = {"told.0": "d"}
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
 
 
 class Readers:
@@ -279,8 +276,7 @@ def test_what_waits_for_a_checkpoint_waits_with_the_standby(
     assert len(opened) == 2
     assert max(opened) <= newest, "nothing counts as shown that the checkpoint does not cover"
     finish(world, readers)
-    now = world.output()
-    assert {name: now[name] for name in shown} == shown
+    still_shown(world, shown)
     own = sorted((world.sink / "told" / "0").glob("batch-*.jsonl"))
     assert len(own) == 61
     left = sorted((world.sink / "left" / "0").glob("batch-*.jsonl"))

@@ -26,7 +26,6 @@ from tests.unit.spark_jobs.engine.test_arbitrary_standbys import (
     STANDBYS,
     Readers,
     back,
-    few_batches_ahead,  # noqa: F401
     finish,
     is_ready,
     readers,  # noqa: F401
@@ -34,6 +33,8 @@ from tests.unit.spark_jobs.engine.test_arbitrary_standbys import (
     world_of,
 )
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 
 def stays_lost(world: World) -> bool:

@@ -18,8 +18,9 @@ from reprise.spark_jobs.node.deltas import Delta
 from reprise.spark_jobs.node.passive import PassiveStandby
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.topology import load_text
+from tests.support.engine_worlds import goes_back, placed
 from tests.support.hashtags import SKIPPED
-from tests.support.losses import lose_nodes_at_any_moment
+from tests.support.losses import lose_nodes_at_any_moment, tick_losing
 from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine.test_standbys import all_ready, recover, stands_still
@@ -52,12 +53,8 @@ def with_mode(mode: str, names: Collection[str] = ("parse", "window")) -> dict[s
     return found
 
 
-def world_of(folder: Path, changes: Mapping[str, Any], placed: Mapping[str, str] = STANDBYS) -> World:
-    world = World(load_text(SKIPPED, changes=dict(changes)), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, AT, standbys=placed)
-    return world
+def world_of(folder: Path, changes: Mapping[str, Any], placed_at: Mapping[str, str] = STANDBYS) -> World:
+    return placed(load_text(SKIPPED, changes=dict(changes)), folder, AT, placed_at, NODES)
 
 
 @pytest.fixture(autouse=True)
@@ -81,66 +78,12 @@ def ready_at(batch: int) -> Any:
 
 def loses_at(world: World, stage: int, node: str, *more: str) -> None:
     """A node is lost at a stage of the next job, when that comes to it, and others with it; the driver has seen it."""
-
-    def dies(_job: int, at: int, of: int) -> None:
-        if (at, of) == (stage, slots.index(node)) and node in world.nodes.hosts:
-            world.nodes.lose(node, *more)
-
-    slots = sorted(world.nodes.hosts)
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
+    tick_losing(world, node, stage, *more, in_turn=True)
     tick(world, 2)
 
 
 def paused(engine: Engine, now: bool) -> None:
     engine.desired = replace(engine.desired, paused=now)
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("stage", [0, pytest.param(1, marks=pytest.mark.wide), 2])
-@pytest.mark.parametrize(("node", "partition"), [("c", "parse.0"), ("d", "window.0")])
-@pytest.mark.parametrize("mode", MODES)
-def test_both_are_lost_at_any_stage_and_nothing_is_read(
-    tmp_path: Path, expected: dict[str, bytes], mode: str, node: str, partition: str, stage: int, watch: Watch
-) -> None:
-    watch.begin()
-    world = world_of(tmp_path, with_mode(mode))
-    stands_between_checkpoints(world)
-
-    loses_at(world, stage, node, "e")
-    engine = world.engine
-    assert set(engine.failed) == {partition}
-    assert engine.progress.backed == {partition}
-    assert engine.progress.unbacked == set(), "there is no operator that has upstream backup alone"
-    for folder in world.checkpoints.glob("cp-*"):
-        for file in folder.glob(f"{partition}.*"):
-            file.unlink()  # whoever would read it would see that it is gone
-    assert engine.punctuations.newest == 20
-    restore(world, "a", "b")
-    assert fed(world) == {partition}
-    assert engine.positions[partition] >= (23 if partition == "parse.0" else 21)
-    finish(world, expected)
-    assert partition not in watch.read
-    assert engine.desired.generation == 1
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("stage", [0, pytest.param(1, marks=pytest.mark.wide), 2])
-@pytest.mark.parametrize("mode", MODES)
-def test_a_window_goes_on_where_its_standby_is_whenever_its_node_is_lost(
-    tmp_path: Path, expected: dict[str, bytes], mode: str, stage: int, watch: Watch
-) -> None:
-    """One copy is enough: what can be fed again is not, and nothing is read."""
-    watch.begin()
-    world = world_of(tmp_path, with_mode(mode))
-    stands_between_checkpoints(world)
-    loses_at(world, stage, "d")
-    assert recover(world) == {"window.0"}
-    assert fed(world) == set()
-    finish(world, expected)
-    assert watch.read == []
-    assert world.engine.desired.generation == 1
 
 
 @pytest.mark.wide
@@ -161,28 +104,6 @@ def test_the_standby_is_lost_in_the_job_that_promotes_it(
     finish(world, expected)
     assert watch.read == []
     assert world.engine.desired.generation == 1
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("mode", MODES)
-def test_checkpoints_that_are_being_taken_are_completed(
-    tmp_path: Path, expected: dict[str, bytes], mode: str
-) -> None:
-    """What is fed again begins before their batches, and stores itself there."""
-    world = world_of(tmp_path, with_mode(mode))
-    engine = world.engine
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "complete_checkpoints", lambda _: None)  # the store is slow
-        world.run(ready_at(24))
-        lose(world, "d", "e")
-        assert (engine.punctuations.newest, engine.punctuations.open) == (0, (10, 20))
-        restore(world, "a", "b")
-    assert fed(world) == {"window.0"}
-    install = engine.upstream.install("window.0")
-    assert install is not None and install.replays_to == 9
-    world.run(lambda e: e.punctuations.newest == 20, limit=20)
-    finish(world, expected)
-    assert engine.desired.generation == 1
 
 
 @pytest.mark.wide
@@ -242,44 +163,10 @@ def test_senders_keep_nothing_for_it_that_a_checkpoint_covers(tmp_path: Path, mo
     assert "window.0" in engine.upstream.causes
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("mode", MODES)
-def test_where_memory_is_short_it_is_fed_by_what_was_spared_and_nobody_goes_back(
-    tmp_path: Path, expected: dict[str, bytes], mode: str, watch: Watch
-) -> None:
-    watch.begin()
-    world = world_of(tmp_path, with_mode(mode) | SHORT)
-    stands_between_checkpoints(world)
-    lose(world, "d", "e")
-    assert world.engine.progress.kept_since > world.engine.punctuations.newest
-    assert world.engine.progress.backed == {"window.0"}
-    restore(world, "a")
-    assert fed(world) == {"window.0"}
-    finish(world, expected)
-    assert watch.read == []
-    assert world.engine.desired.generation == 1
-
-
 def spare(engine: Engine) -> set[str]:
     """Who could be fed again if it was lost with its standby now."""
     known, newest = engine.upstream, engine.punctuations.newest
     return {p for p, cause in known.causes.items() if cause >= newest and known._kept(p) <= cause}
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("memory", ["1Mi", "8Ki"])
-@pytest.mark.parametrize("mode", MODES)
-def test_at_every_moment_what_remains_is_enough_to_rebuild(
-    tmp_path: Path, expected: dict[str, bytes], watch: Watch, mode: str, memory: str
-) -> None:
-    watch.begin()
-    world = world_of(tmp_path, with_mode(mode, OPERATORS) | {"recovery.bufferMemory": memory})
-    seen = 0
-    while not past(55)(world.engine):
-        tick(world)
-        seen += len(rebuilds(world, watch, spare))
-    assert seen > 60
-    finish(world, expected)
 
 
 @pytest.mark.wide
@@ -393,13 +280,10 @@ def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
 
 
 def back(world: World, wanted: Collection[str]) -> None:
-    """Everything goes back to the newest checkpoint."""
+    """Everything goes back to the newest checkpoint, and each of these has its standby on the next node."""
     living = sorted(world.nodes.living())
-    at = world.spread(*living)
-    other = {n: living[(i + 1) % len(living)] for i, n in enumerate(living)}
-    placed = {p: other[at[p]] for p in wanted}
-    generation, newest = world.engine.desired.generation + 1, world.engine.punctuations.newest
-    world.want(generation, newest, at, retain=True, standbys=placed)
+    other = dict(zip(living, [*living[1:], living[0]], strict=True))
+    goes_back(world, lambda at: {p: other[at[p]] for p in wanted})
 
 
 @seeds(range(4), range(4, 8), 292)

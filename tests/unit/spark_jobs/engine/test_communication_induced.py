@@ -21,13 +21,13 @@ from reprise.spark_jobs.node.local_state import LocalState
 from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import load_text, override
+from tests.support.engine_worlds import begun
 from tests.support.losses import lose_a_node_or_everything
 from tests.support.pumped_engine import PumpedNodes
 from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine import test_uncoordinated
 from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fixtures)
     at_once,
-    begun,
     expected,
     in_the_middle,
     no_waiting,

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from reprise.algorithms.failure import FailureKind
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.node.state_tables import FEEDBACK
@@ -22,15 +21,17 @@ from reprise.spark_jobs.sinks import encoded
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 from tests.support.cycles import ROUNDS
+from tests.support.engine_worlds import placed
 from tests.support.losses import lose_nodes_at_any_moment, tick_losing
 from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as backup
-from tests.unit.spark_jobs.engine.test_standbys import all_ready, recover
+from tests.unit.spark_jobs.engine.test_both_copies_lost import back, ready_at, with_mode
+from tests.unit.spark_jobs.engine.test_standbys import recover
 from tests.unit.spark_jobs.engine.test_upstream_backup import fed, finish, lose, rebuilds, restore
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("few_batches_ahead")]
 NODES = ("a", "b", "c", "d")
 AT = standbys.AT | {"late.0": "b"}
 STANDBYS = {
@@ -40,13 +41,6 @@ OPERATORS = ("parse", "count", "best", "late")
 MODES = ("active-standby", "passive-standby")
 WINDOWED = "reprise.controller.simulated_world.operators:Windowed"
 IN_THE_CYCLE = {"count.0": "c", "best.0": "d"}
-
-
-def each(mode: str, names: Collection[str] = OPERATORS) -> dict[str, Any]:
-    found: dict[str, Any] = {f"operators[{name}].availability": mode for name in names}
-    if mode == "passive-standby":
-        found |= {f"operators[{name}].standby": {"every": 3} for name in names}
-    return found
 
 
 def windows(sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -64,9 +58,9 @@ PAGED = {
 }
 WIDE = pytest.mark.wide
 CASES = {
-    "active": each("active-standby"),
-    "passive": each("passive-standby"),
-    "pages": each("passive-standby") | PAGED,
+    "active": with_mode("active-standby", OPERATORS),
+    "passive": with_mode("passive-standby", OPERATORS),
+    "pages": with_mode("passive-standby", OPERATORS) | PAGED,
 }
 EXAMPLES = {("active", 0), ("passive", 1), ("active", 2)}
 in_each_case = pytest.mark.parametrize(
@@ -83,12 +77,6 @@ in_each_case_at_each_stage = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
-
-
-@pytest.fixture(autouse=True)
 def twins(monkeypatch: pytest.MonkeyPatch) -> standbys.Watch:
     """H1 and H2 in every job."""
     return standbys.Watch(monkeypatch)
@@ -98,12 +86,8 @@ def made(changes: Mapping[str, Any]) -> StreamTopology:
     return load_text(ROUNDS, changes=dict(changes))
 
 
-def world_of(folder: Path, changes: Mapping[str, Any], placed: Mapping[str, str] = STANDBYS) -> World:
-    world = World(made(changes), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, AT, standbys=placed)
-    return world
+def world_of(folder: Path, changes: Mapping[str, Any], standbys: Mapping[str, str] = STANDBYS) -> World:
+    return placed(made(changes), folder, AT, standbys)
 
 
 def definition(resource: StreamTopology) -> dict[str, bytes]:
@@ -129,20 +113,9 @@ def in_windows() -> dict[str, bytes]:
     return definition(made(IN_WINDOWS))
 
 
-def ready_at(batch: int) -> Any:
-    return lambda e: past(batch)(e) and all_ready(e)
-
-
 def loses_at(world: World, stage: int, *nodes: str) -> None:
     """Nodes are lost at a stage of the next job, and the driver has seen it."""
-
-    def dies(_job: int, at: int, _of: int) -> None:
-        if at == stage and nodes[0] in world.nodes.hosts:
-            world.nodes.lose(*nodes)
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
+    tick_losing(world, nodes[0], stage, *nodes[1:])
     tick(world, 2)
 
 
@@ -272,15 +245,6 @@ def test_a_checkpoint_that_a_promoted_standby_stores_has_what_goes_round(
     assert {n: expected[n] for n in world.output()} == world.output()
 
 
-def back(world: World, wanted: Collection[str]) -> None:
-    """Everything goes back to the newest checkpoint."""
-    living = sorted(world.nodes.living())
-    at = world.spread(*living)
-    other = {n: living[(i + 1) % len(living)] for i, n in enumerate(living)}
-    generation, newest = world.engine.desired.generation + 1, world.engine.punctuations.newest
-    world.want(generation, newest, at, retain=True, standbys={p: other[at[p]] for p in wanted})
-
-
 def lost_at_random(
     world: World, dice: random.Random, mine: Collection[str], output: dict[str, bytes]
 ) -> None:
@@ -308,7 +272,7 @@ def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes]
     """Each operator in a way of its own."""
     dice = random.Random(seed)
     modes = {name: dice.choice([*MODES, *MODES, "checkpoint"]) for name in OPERATORS}
-    changes = {k: v for name, mode in modes.items() for k, v in each(mode, [name]).items()}
+    changes = {k: v for name, mode in modes.items() for k, v in with_mode(mode, [name]).items()}
     short = {"recovery.bufferMemory": "8Ki"} if dice.random() < 0.4 else {}
     world = world_of(tmp_path, changes | short, {})
     lost_at_random(world, dice, [p for p in AT if modes.get(p.rpartition(".")[0]) in MODES], expected)
@@ -316,7 +280,7 @@ def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes]
 
 # -- operators that are fed again ----------------------------------------------------------------------------------------
 
-BACKED = each("upstream-backup") | IN_WINDOWS
+BACKED = with_mode("upstream-backup", OPERATORS) | IN_WINDOWS
 
 
 @pytest.fixture
@@ -341,7 +305,7 @@ def test_a_partition_in_a_cycle_is_fed_again_by_what_it_reads(
     stage: int,
 ) -> None:
     """One with standbys where both copies are lost: here no standby is placed at all."""
-    world = world_of(tmp_path, each(mode) | IN_WINDOWS, {})
+    world = world_of(tmp_path, with_mode(mode, OPERATORS) | IN_WINDOWS, {})
     world.run(lambda e: past(23)(e) and e.punctuations.newest == 20)
     loses_at(world, stage, node)
     assert set(world.engine.failed) == {partition}
@@ -396,7 +360,7 @@ def test_nodes_are_lost_at_any_moment_and_fed_again(
     dice = random.Random(seed)
     ways = [*MODES, "upstream-backup", "upstream-backup", "checkpoint"]
     modes = {name: dice.choice(ways) for name in OPERATORS}
-    changes = {k: v for name, mode in modes.items() for k, v in each(mode, [name]).items()}
+    changes = {k: v for name, mode in modes.items() for k, v in with_mode(mode, [name]).items()}
     sizes = {name: dice.choice([1, 2, 5, 13]) for name in OPERATORS}
     short = {"recovery.bufferMemory": "2Ki"} if dice.random() < 0.4 else {}
     world = world_of(tmp_path, changes | windows(sizes) | short, {})

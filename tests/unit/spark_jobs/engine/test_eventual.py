@@ -16,6 +16,7 @@ from reprise.spark_jobs.node import partition_log
 from reprise.spark_jobs.node.logged import LoggedRuntime
 from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.engine_worlds import all_anew, begun
 from tests.support.losses import lose_at_any_stage
 from tools.testbed.local_engine import World, past, tick
 
@@ -108,13 +109,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         any(rows for path, rows in found.items() if path.startswith(f"{o}/")) for o in ("timed", "window")
     )
     return found
-
-
-def begun(resource: StreamTopology, folder: Path) -> World:
-    world = World(resource, folder, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
-    return world
 
 
 def restore(world: World, node: str) -> None:
@@ -232,11 +226,7 @@ def test_a_new_driver_goes_on_from_the_line_on_record(
         tick(world, dice.randint(1, 12))
         newest = world.engine.punctuations.newest
         recorded = {p: (s.position, s.sent) for p, s in world.engine.lines.line.items()}
-        world.nodes.lose(*world.nodes.hosts)
-        world.nodes.start("d", "e")
-        world.driver()
-        world.engine.begin(newest)
-        world.want(world.epochs + 4, newest, world.spread("d", "e"), retain=True)
+        all_anew(world, world.epochs + 5, "d", "e")
         assert world.engine.positions == {p: position for p, (position, _) in recorded.items()}
         assert world.engine.horizon >= max(sent for _, sent in recorded.values())
         tick(world, dice.randint(0, 5))

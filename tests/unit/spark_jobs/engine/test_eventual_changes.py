@@ -17,10 +17,10 @@ from reprise.spark_jobs.platform import PLATFORM
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
 from reprise.spark_jobs.topology import load_text, override
+from tests.support.engine_worlds import all_anew, begun
 from tests.unit.spark_jobs.engine.test_eventual import (
     WINDOWS,
     at_once,  # noqa: F401
-    begun,
     expected,  # noqa: F401
     logs,
     resource_of,
@@ -54,11 +54,7 @@ def test_output_that_a_replay_may_change_is_shown_when_it_is_stored_also_after_a
         {"checkpoint.protocol": "uncoordinated", "checkpoint.log": "checkpointed", "checkpoint.state": state},
     )
     world.resource = other
-    world.nodes.lose(*world.nodes.hosts)
-    world.nodes.start("d", "e")
-    world.driver()
-    world.engine.begin(newest)
-    world.want(9, newest, world.spread("d", "e"), retain=True)
+    all_anew(world, 9, "d", "e")
     ahead = 0
     for _ in range(12):
         tick(world)
@@ -185,11 +181,7 @@ def test_a_new_driver_knows_what_partitions_had_before_the_newest_line(
     assert damaged.file is not None and before.file is not None
     path = world.checkpoints / damaged.file.path
     path.write_bytes(path.read_bytes()[:-9])
-    world.nodes.lose(*world.nodes.hosts)
-    world.nodes.start("d", "e")
-    world.driver()
-    world.engine.begin(newest)
-    world.want(9, newest, world.spread("d", "e"), retain=True)
+    all_anew(world, 9, "d", "e")
     world.run(lambda e: lost in e.failed)
     assert world.engine.punctuations.newest == newest, "no older line"
     assert world.engine.lines.line[lost].file == before.file

@@ -11,11 +11,12 @@ import pytest
 
 from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.contract import Kind
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, make_operator
 from tests.unit.spark_jobs.engine.test_definition import expected_output
 from tests.unit.spark_jobs.engine.test_recovery import COIN
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 KINDS = """
 apiVersion: reprise.dev/v1alpha1
@@ -64,12 +65,6 @@ AT = {
 """Each kind of operator has a partition on a node of its own."""
 
 OPERATORS = {Kind.REPEATABLE: "parse", Kind.DETERMINISTIC: "count", Kind.CONVERGENT: "window"}
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
 
 
 @pytest.fixture(scope="module")

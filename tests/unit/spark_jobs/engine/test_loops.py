@@ -15,6 +15,7 @@ from reprise.spark_jobs.node.buffers import EdgeBuffer
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.sinks import Sink, differs
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support import engine_worlds
 from tests.support.pumped_engine import PumpedNodes
 from tools.testbed import local_engine
 from tools.testbed.local_engine import World, tick
@@ -70,10 +71,7 @@ def resource_of(**changes: object) -> StreamTopology:
 def begun(resource: StreamTopology, folder: Path) -> World:
     Slow.rows.clear()
     Slow.allowed = 10**6
-    world = World(resource, folder, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
-    return world
+    return engine_worlds.begun(resource, folder)
 
 
 def finished(world: World) -> Shown:

@@ -17,7 +17,6 @@ from tests.unit.spark_jobs.engine.test_standbys import (
     STANDBYS,
     back,
     expected,  # noqa: F401 - the output without a failure, which is the same
-    few_batches_ahead,  # noqa: F401
     finish,
     recover,
     watch,  # noqa: F401 - H1 and H2 in every job here, too
@@ -25,7 +24,7 @@ from tests.unit.spark_jobs.engine.test_standbys import (
 )
 from tools.testbed.local_engine import World
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("few_batches_ahead")]
 COUNT_AT = WITH_STANDBYS.index("    - name: count")
 PARSE, REST = WITH_STANDBYS[:COUNT_AT], WITH_STANDBYS[COUNT_AT:]
 ACTIVE = "availability: active-standby"

@@ -11,9 +11,10 @@ import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import load_text
+from tests.support.engine_worlds import begun
 from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
-from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, installed, resource_of
+from tests.unit.spark_jobs.engine.test_scope import in_the_middle, installed, resource_of
 from tools.testbed.local_engine import World, tick
 
 

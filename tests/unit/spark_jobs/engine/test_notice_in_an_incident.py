@@ -13,13 +13,14 @@ from tests.support.losses import tick_losing
 from tests.unit.spark_jobs.engine.test_passive_standbys import ARRAYS
 from tests.unit.spark_jobs.engine.test_standbys import (
     expected,  # noqa: F401 - the output without a failure
-    few_batches_ahead,  # noqa: F401
     finish,
     recover,
     watch,  # noqa: F401 - H1 and H2 in every job here, too
     world_of,
 )
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 
 def in_an_incident(folder: Path, text: str, when: str) -> World:

@@ -19,10 +19,11 @@ from reprise.spark_jobs.node.command import Ack
 from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.engine_worlds import all_anew, begun
 from tests.support.losses import lose_at_any_stage
 from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tests.unit.spark_jobs.engine.test_uncoordinated import begun, installed, restore, to_the_end
+from tests.unit.spark_jobs.engine.test_uncoordinated import installed, restore, to_the_end
 from tools.testbed.local_engine import World, tick
 
 BATCHES = 40
@@ -158,13 +159,8 @@ def test_another_way_of_storing_goes_on_from_what_is_there(
     for number, state in enumerate(("paged", "arrays")):
         until = world.engine.punctuations.newest + 5
         world.run(lambda e, until=until: e.punctuations.newest > until or e.done)  # type: ignore[misc]
-        newest = world.engine.punctuations.newest
-        world.nodes.lose(*world.nodes.hosts)
-        world.nodes.start(f"d{number}", f"e{number}")
         world.resource = resource_of(protocol, state)
-        world.driver()
-        world.engine.begin(newest)
-        world.want(world.epochs + 4, newest, world.spread(f"d{number}", f"e{number}"), retain=True)
+        all_anew(world, world.epochs + 5, f"d{number}", f"e{number}")
         tick(world, 3)
         assert_all_on_record_can_be_restored(world)
     to_the_end(world)

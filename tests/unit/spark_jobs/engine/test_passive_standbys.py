@@ -4,8 +4,7 @@ trouble with it touches the partition."""
 # ruff: noqa: F811 - fixtures of the tests of active standbys, which hold here as well
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,13 +17,10 @@ from reprise.spark_jobs.node import deltas
 from reprise.spark_jobs.node.buffers import EdgeBuffer
 from reprise.spark_jobs.node.deltas import Delta, StateCopy
 from reprise.spark_jobs.node.passive import DeltaSender, PassiveStandby
-from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.sinks import FileSink
 from tests.support.hashtags import WITH_STANDBYS
-from tests.support.losses import given, gives_more_in_one_job, lose_nodes_at_any_moment, tick_losing
-from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as active
 from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
@@ -34,12 +30,14 @@ from tests.unit.spark_jobs.engine.test_standbys import (
     all_ready,
     back,
     expected,  # noqa: F401 - the output without a failure, which is the same
-    few_batches_ahead,  # noqa: F401
     finish,
+    goes_to_its_standby,
     recover,
     watch,  # noqa: F401 - H1 and H2 in every job here, too
 )
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 EVERY = 4
 ARRAYS = WITH_STANDBYS.replace(
@@ -88,10 +86,7 @@ def sent(world: World, node: str, partition: str) -> PassiveStandby:
 @pytest.mark.wide
 @pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
 def test_a_standby_has_the_state_of_its_partition_and_steps_nothing(
-    tmp_path: Path,
-    expected: Expected,
-    copies: list[int],
-    text: str,
+    tmp_path: Path, expected: Expected, copies: list[int], text: str
 ) -> None:
     world = world_of(tmp_path, text=text)
     world.run(ready_at(25))
@@ -102,82 +97,6 @@ def test_a_standby_has_the_state_of_its_partition_and_steps_nothing(
         assert standby.inbox == {u: {} for u in standby.inbox}, "it is sent no rows to step"
     finish(world, expected)
     assert world.engine.figures.failed_jobs == 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.parametrize("node", NODES)
-def test_a_node_is_lost_at_any_stage(
-    tmp_path: Path,
-    expected: Expected,
-    node: str,
-    stage: int,
-    text: str,
-) -> None:
-    """Also in the middle of sending what has changed: who has a standby goes on behind the last of it; nobody goes back."""
-    world = world_of(tmp_path, text=text)
-    world.run(ready_at(25))
-    slot = NODES.index(node)
-
-    def dies(job: int, at: int, of: int) -> None:
-        if (at, of) == (stage, slot) and node in world.nodes.hosts:
-            world.nodes.lose(node)
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
-    tick(world)
-    before = dict(world.engine.progress.standbys)
-    newest = world.engine.punctuations.newest
-    lost = {p for p, n in AT.items() if n == node}
-    assert {p for p, f in world.engine.failed.items() if f.kind is FailureKind.NODE_LOST} == lost
-    had = given(world)
-    promoted = recover(world)
-    assert promoted == lost & before.keys()
-    for partition in promoted:
-        assert world.engine.positions[partition] == before[partition] >= newest
-    gives_more_in_one_job(world, promoted, had)
-    finish(world, expected)
-    assert world.engine.desired.generation == 1
-    assert world.engine.figures.restored <= len(lost - promoted)
-
-
-@pytest.mark.long
-def test_both_are_lost_and_the_partition_comes_from_its_checkpoint(
-    tmp_path: Path,
-    expected: Expected,
-) -> None:
-    """A count without end depends on all input before: nobody could feed it again."""
-    world = world_of(tmp_path)
-    world.run(ready_at(25))
-    world.nodes.lose("a", "c")  # `count.0` and its standby
-    tick(world, 2)
-    assert "count.0" not in world.engine.progress.standbys
-    newest = world.engine.punctuations.newest
-    assert "count.0" not in recover(world)
-    assert world.engine.positions["count.0"] == newest
-    finish(world, expected)
-
-
-@pytest.mark.long
-def test_a_standby_is_lost_and_another_one_is_sent_everything(
-    tmp_path: Path,
-    expected: Expected,
-) -> None:
-    world = world_of(tmp_path, {"count.0": "d"})
-    world.run(ready_at(15))
-    assert all_ready(world.engine)
-    world.nodes.lose("d")
-    tick(world, 2)
-    assert world.engine.progress.standbys == {}
-    world.nodes.start("e")
-    recover(world, {"count.0": "e"})
-    world.run(all_ready, limit=10)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
-    finish(world, expected)
 
 
 def through(
@@ -207,9 +126,7 @@ def test_what_is_lost_on_its_way_is_in_the_next_delta(tmp_path: Path, expected: 
         assert world.engine.punctuations.newest > was
         assert world.engine.progress.standbys == {}, "a checkpoint is ahead of it"
     world.run(all_ready, limit=10)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 
@@ -233,16 +150,13 @@ def test_a_delta_that_is_damaged_is_not_taken(tmp_path: Path, expected: Expected
         assert sent(world, "d", "count.0").position == was
     assert any("does not have its checksum" in said for said in world.engine.problems)
     world.run(all_ready, limit=10)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 
 @pytest.mark.long
 def test_a_delta_that_comes_late_twice_or_for_another_standby_is_not_taken(
-    tmp_path: Path,
-    expected: Expected,
+    tmp_path: Path, expected: Expected
 ) -> None:
     world = world_of(tmp_path, {"count.0": "d"}, PAGED)
     seen = list[Message]()
@@ -275,56 +189,12 @@ def test_a_delta_that_comes_late_twice_or_for_another_standby_is_not_taken(
 
 
 @pytest.mark.long
-def test_a_partition_that_is_promoted_stores_itself_and_the_next_checkpoint_is_complete(
-    tmp_path: Path,
-    expected: Expected,
-) -> None:
-    world = world_of(tmp_path)
-    world.run(lambda e: bool(e.punctuations.open) and past(15)(e))
-    announced = world.engine.punctuations.open
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
-    world.run(lambda e: e.punctuations.newest > max(announced))
-    finish(world, expected)
-
-
-@pytest.mark.long
-def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
-    tmp_path: Path,
-    expected: Expected,
-) -> None:
-    """The last delta is of the last batch: the standby has nothing to step, and stores itself all the same."""
-    world = world_of(tmp_path)
-    write = FileSink.write
-
-    def slow(sink: FileSink, batch: int, table: object) -> None:
-        if "best" in str(sink.folder) and batch > 55:
-            raise SinkError("no answer")
-        write(sink, batch, table)  # type: ignore[arg-type]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileSink, "write", slow)
-        world.run(lambda e: e.progress.standbys.get("count.0") == 61)
-        world.nodes.lose("c")
-        tick(world, 2)
-        assert recover(world) == {"count.0"}
-        tick(world, 2)
-    finish(world, expected)
-
-
-@pytest.mark.long
-def test_a_partition_that_still_runs_where_it_was_adds_nothing(
-    tmp_path: Path,
-    expected: Expected,
-) -> None:
+def test_a_partition_that_still_runs_where_it_was_adds_nothing(tmp_path: Path, expected: Expected) -> None:
     """It was given up and lives: it steps on, shows what its successor shows, and what it sends reaches nobody."""
     world = world_of(tmp_path)
     world.run(ready_at(25))
     zombie = world.nodes.hosts["c"]
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     tick(world)
     assert zombie.command is not None
     zombie.run(1.0)
@@ -340,8 +210,7 @@ def test_a_partition_that_still_runs_where_it_was_adds_nothing(
 
 @pytest.mark.long
 def test_where_buffers_are_full_a_standby_is_not_ready_until_it_is_sent_more(
-    tmp_path: Path,
-    expected: Expected,
+    tmp_path: Path, expected: Expected
 ) -> None:
     """What it would need is dropped before the stream waits; one delta later that does not matter."""
     text = ARRAYS.replace("bufferMemory: 1Mi", "bufferMemory: 4Ki, bufferDisk: 4Ki")
@@ -352,17 +221,13 @@ def test_where_buffers_are_full_a_standby_is_not_ready_until_it_is_sent_more(
         through(patch, lambda *_: None)
         world.run(lambda e: past(45)(e) and not e.progress.standbys, limit=200)
     world.run(all_ready, limit=20)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 
 @pytest.mark.long
 def test_a_partition_goes_on_though_nothing_can_be_sent_to_its_standby(
-    tmp_path: Path,
-    expected: Expected,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, expected: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too large, or user code that raises: it is said, and the standby counts as missing."""
     monkeypatch.setattr(deltas, "MOST_BYTES", 100)
@@ -373,10 +238,7 @@ def test_a_partition_goes_on_though_nothing_can_be_sent_to_its_standby(
 
 
 @pytest.mark.long
-def test_a_state_that_cannot_be_frozen_for_a_standby_harms_nobody(
-    tmp_path: Path,
-    expected: Expected,
-) -> None:
+def test_a_state_that_cannot_be_frozen_for_a_standby_harms_nobody(tmp_path: Path, expected: Expected) -> None:
     world = world_of(tmp_path, {"count.0": "d"})
     made = DeltaSender.outgoing
 
@@ -399,8 +261,7 @@ def test_a_state_that_cannot_be_frozen_for_a_standby_harms_nobody(
 
 @pytest.mark.long
 def test_a_standby_without_room_for_output_waits_for_the_next_delta(
-    tmp_path: Path,
-    expected: Expected,
+    tmp_path: Path, expected: Expected
 ) -> None:
     world = world_of(tmp_path, {"count.0": "d"})
     world.run(ready_at(12))
@@ -418,9 +279,7 @@ def test_a_standby_without_room_for_output_waits_for_the_next_delta(
         assert standby.position == was
     assert any("waits for the next delta: buffers" in said for said in world.engine.problems)
     world.run(lambda e: e.progress.standbys.get("count.0", 0) > was, limit=10)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 
@@ -474,9 +333,7 @@ def test_nothing_is_sent_of_a_batch_that_is_stepped_and_not_shown(tmp_path: Path
         assert sent(world, "d", "count.0").is_empty
         held[0] = False
         world.run(all_ready, limit=20)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 
@@ -521,100 +378,13 @@ def test_a_copy_that_is_gone_is_sent_everything_again(tmp_path: Path, expected: 
     tick(world)
     assert world.engine.progress.standbys == {}
     world.run(all_ready, limit=10)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
-
-
-@pytest.mark.long
-def test_a_host_that_began_anew_cannot_promote_what_it_had(
-    tmp_path: Path,
-    expected: Expected,
-) -> None:
-    world = world_of(tmp_path)
-    world.run(ready_at(25))
-    world.nodes.lose("c")
-    tick(world, 2)
-    world.nodes.start("a", "e")  # another process of node `a`, with nothing
-    assert recover(world) == {"count.0"}
-    tick(world, 2)
-    assert world.engine.failed["count.0"].kind is FailureKind.STATE_LOST
-    world.nodes.lose("a")
-    tick(world, 2)
-    assert "count.0" not in recover(world)
-    finish(world, expected)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
-@seeds(range(4), range(4, 8), 192)
-def test_nodes_are_lost_at_any_moment(
-    tmp_path: Path,
-    expected: Expected,
-    seed: int,
-    text: str,
-) -> None:
-    """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
-    rng = random.Random(seed)
-    world = world_of(tmp_path, text=text)
-
-    def planned(living: Sequence[str]) -> None:
-        recover(world, {p: rng.choice(living) for p in STANDBYS} if rng.random() < 0.6 else None)
-
-    lose_nodes_at_any_moment(world, rng, back, planned)
-    recover(world)
-    finish(world, expected)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("text", [ARRAYS, PAGED], ids=["arrays", "paged"])
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.parametrize("lost", ["", "c", "a"], ids=["nothing-is-lost", "where-it-was", "where-it-goes"])
-def test_a_partition_at_work_goes_on_where_its_copy_is(
-    tmp_path: Path,
-    expected: Expected,
-    lost: str,
-    stage: int,
-    text: str,
-) -> None:
-    """Its node is to be emptied; the node, or that of its copy, may be lost in the middle of the job that promotes."""
-    world = world_of(tmp_path, text=text)
-    world.run(ready_at(25))
-    engine, positions = world.engine, dict(world.engine.positions)
-    copied, newest = engine.progress.standbys["count.0"], engine.punctuations.newest
-    standbys = {p: n for p, n in STANDBYS.items() if p != "count.0"}
-    world.want(1, newest, {**AT, "count.0": "a"}, retain=True, standbys=standbys)
-    assert engine.positions == positions | {"count.0": copied}, "somebody else goes back"
-    assert copied >= newest
-
-    tick_losing(world, lost, stage)
-    tick(world, 2)
-    if lost == "a":
-        assert engine.failed["count.0"].kind is FailureKind.NODE_LOST
-    else:
-        assert isinstance(world.nodes.hosts["a"].runtimes["count.0"], OperatorRuntime)
-        assert engine.at_work["count.0"] >= copied
-        assert "c" not in world.nodes.hosts or "count.0" not in world.nodes.hosts["c"].runtimes
-        assert engine.figures.states_here == engine.figures.states_there == 0, "a state was read"
-    if lost:
-        recover(world)
-    finish(world, expected)
-
-
-def test_a_copy_that_is_gone_when_its_partition_is_to_go_there_is_no_loss(
-    tmp_path: Path,
-    expected: Expected,
-) -> None:
-    world = world_of(tmp_path)
-    world.run(ready_at(25))
-    active.goes_on_from_a_checkpoint(world, expected)
 
 
 @pytest.mark.long
 def test_a_copy_that_was_emptied_is_not_promoted_though_its_partition_is_at_work(
-    tmp_path: Path,
-    expected: Expected,
+    tmp_path: Path, expected: Expected
 ) -> None:
     """The driver hears of it with the job that was to promote it: the partition counts as lost, and comes from its
     checkpoint.  Its former host has dropped it with the same job, and nobody steps it twice."""

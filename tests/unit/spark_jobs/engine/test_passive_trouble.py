@@ -35,12 +35,14 @@ from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
     all_ready,
     expected,  # noqa: F401
-    few_batches_ahead,  # noqa: F401
     finish,
+    goes_to_its_standby,
     recover,
     watch,  # noqa: F401
 )
 from tools.testbed.local_engine import World, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 
 def power_cut(*_: int) -> None:
@@ -93,9 +95,7 @@ def test_a_standby_that_raises_fails_no_job(
         assert sent(world, "d", "count.0").position == was
     assert any(f"waits for the next delta: {error.__name__}: no" in said for said in world.engine.problems)
     world.run(all_ready)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 
@@ -112,9 +112,7 @@ def test_a_copy_that_cannot_be_restored_is_given_up_and_the_checkpoint_is_used(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunningAggregate, "restore", raises)
-        world.nodes.lose("c")
-        tick(world, 2)
-        assert recover(world) == {"count.0"}
+        goes_to_its_standby(world)
         tick(world, 2)
     assert lost(world, "count.0") is FailureKind.OTHER
     assert (
@@ -135,9 +133,7 @@ def in_promotion(world: World, patch: pytest.MonkeyPatch) -> None:
         write(sink, *rest)  # type: ignore[arg-type]
 
     patch.setattr(FileSink, "open", slow)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     tick(world, 2)
     assert "count.0" in world.engine.installing
 
@@ -211,9 +207,7 @@ def test_a_partition_that_was_given_up_sends_to_no_standby_of_its_successor(
     with pytest.MonkeyPatch.context() as patch:
         through(patch, lambda *one: bodies.append(one[1:]) or one)
         world.run(lambda e: len(bodies) > 1)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     recover(world, {"count.0": "a"})
     world.run(lambda e: all_ready(e) and e.progress.standbys["count.0"] > 20)
     fresh, successor = sent(world, "a", "count.0"), world.nodes.hosts["d"].runtimes["count.0"]

@@ -31,7 +31,7 @@ def exchange(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_output_is_the_same_as_by_the_chain(
     resource: StreamTopology, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    world = test_scope.begun(resource, tmp_path)
+    world = begun(resource, tmp_path)
     world.run(lambda e: e.done)
     assert world.output() == expected
     assert isinstance(world.nodes, PumpedNodes) and world.nodes.delivered > 20

@@ -11,9 +11,10 @@ import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_savepoints import Taking, batch, begun_from, from_savepoint
-from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle
+from tests.unit.spark_jobs.engine.test_scope import in_the_middle
 from tools.testbed.local_engine import World, past
 
 Rows = dict[str, list[tuple[int, int]]]

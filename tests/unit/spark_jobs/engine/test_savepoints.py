@@ -17,8 +17,9 @@ from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.state.savepoint_wish import SavepointWish
 from reprise.spark_jobs.state.savepoints import Savepoint, Savepoints
 from reprise.spark_jobs.topology import StreamTopology, from_object, load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import COIN, DIAMOND
-from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, resource_of
+from tests.unit.spark_jobs.engine.test_scope import in_the_middle, resource_of
 from tools.testbed.local_engine import World, past
 
 WISH = SavepointWish("before", "w1")

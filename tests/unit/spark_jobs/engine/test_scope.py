@@ -11,6 +11,7 @@ import pytest
 from reprise.algorithms.positions import Origin
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.engine_worlds import begun
 from tests.support.losses import dies
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, tick
@@ -22,14 +23,6 @@ BATCHES = 40
 def resource_of(text: str, **recovery: str) -> StreamTopology:
     changes: dict[str, object] = {f"recovery.{name}": value for name, value in recovery.items()}
     return override(load_text(text), {"sources[tweets].with.batches": BATCHES, **changes})
-
-
-def begun(resource: StreamTopology, folder: Path) -> World:
-    """At work on three nodes."""
-    world = World(resource, folder, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
-    return world
 
 
 def in_the_middle(world: World) -> int:

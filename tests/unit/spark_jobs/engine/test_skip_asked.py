@@ -14,6 +14,7 @@ from reprise.spark_jobs.contract import Inbox, Kind, Place
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.operators import FlatMap
+from tests.support.engine_worlds import still_shown
 from tests.support.losses import cuts_power, fresh_nodes, replaces
 from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_skipped import (
@@ -144,8 +145,7 @@ def test_who_replays_the_gap_does_not_raise_again_and_shows_the_same(
     finish(world)
     assert check(world, expected)
     assert Picky.raised == [("parse.0", 23)], "it was given the batch again"
-    after = world.output()
-    assert {name: after[name] for name in shown} == shown
+    still_shown(world, shown)
 
 
 @pytest.mark.long
@@ -439,11 +439,8 @@ def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: 
             replaces(world, rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2)), fresh)
         tick(world, rng.randint(0, 3))
         something_is_decided(world, rng, f"w{number}")
-        now = world.output()
-        assert {n: now[n] for n in shown} == shown
-        shown = now
+        shown = still_shown(world, shown)
     world.nodes.interrupt = lambda *_: None
     assert comes_to_its_end(world, rng), world.engine.failed
     check(world, expected)
-    now = world.output()
-    assert {n: now[n] for n in shown} == shown
+    still_shown(world, shown)

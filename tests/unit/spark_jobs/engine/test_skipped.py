@@ -12,15 +12,17 @@ from typing import Any, ClassVar
 import pytest
 
 from reprise.algorithms.failure import Failure, FailureKind
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
 from reprise.spark_jobs.topology import load_text
+from tests.support.engine_worlds import still_shown
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import cuts_power, fresh_nodes, replaces
 from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 NODES = ("a", "b", "c", "d")
 MARK = ".gap.mark"
@@ -60,12 +62,6 @@ def begun(folder: Path, changes: Mapping[str, Any]) -> World:
     world.nodes.start(*NODES)
     world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})
     return world
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
 
 
 @pytest.fixture(scope="module")
@@ -294,8 +290,7 @@ def test_what_fails_later_shows_the_same_again(tmp_path: Path, expected: dict[st
         restore(world, *world.nodes.living())
     finish(world)
     assert check(world, expected)
-    after = world.output()
-    assert {name: after[name] for name in shown} == shown
+    still_shown(world, shown)
 
 
 @pytest.mark.long
@@ -427,16 +422,13 @@ def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes]
             back(world, *world.nodes.living())
         else:
             restore(world, *rng.sample(sorted(world.nodes.hosts), 3))
-        now = world.output()
-        assert {n: now[n] for n in shown} == shown
-        shown = now
+        shown = still_shown(world, shown)
     world.nodes.interrupt = lambda *_: None
     tick(world, 1)
     restore(world, *world.nodes.living())
     finish(world)
     check(world, expected)
-    now = world.output()
-    assert {n: now[n] for n in shown} == shown
+    still_shown(world, shown)
 
 
 @pytest.mark.wide

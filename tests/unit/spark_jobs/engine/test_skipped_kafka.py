@@ -24,6 +24,8 @@ from tests.unit.spark_jobs.engine.test_skipped import back, begun, finish, nobod
 from tests.unit.spark_jobs.engine.test_standbys import recover
 from tools.testbed.local_engine import World, past, tick
 
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+
 OUTPUTS = ("window", "best", "all")
 Shown = dict[tuple[str, int], list[str]]
 """(output partition, batch) -> its rows."""
@@ -65,11 +67,6 @@ def marked(broker: Broker) -> set[tuple[str, int]]:
             headed.add(batch)
             assert batch in found, "its rows came before its mark"
     return found
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
 
 
 @pytest.fixture

@@ -9,17 +9,19 @@ import pytest
 
 from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.sinks import FileSink
+from tests.support.engine_worlds import still_shown
 from tests.unit.spark_jobs.engine.test_skipped import (
     back,
     begun,
     check,
     expected,  # noqa: F401 - the output without a failure, which is the same
-    few_batches_ahead,  # noqa: F401
     finish,
     nobody_went_back,
     restore,
 )
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 
 def ahead_of_its_partition(folder: Path, patch: pytest.MonkeyPatch) -> World:
@@ -96,5 +98,4 @@ def test_what_a_standby_had_applied_is_skipped_when_everything_goes_back(
     back(world, *world.nodes.living())
     finish(world)
     assert check(world, expected)
-    now = world.output()
-    assert {name: now[name] for name in shown} == shown
+    still_shown(world, shown)

@@ -14,8 +14,9 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tests.unit.spark_jobs.engine.test_scope import begun, in_the_middle, lose, resource_of, to_the_end
+from tests.unit.spark_jobs.engine.test_scope import in_the_middle, lose, resource_of, to_the_end
 from tools.testbed.local_engine import World, tick
 from tools.testbed.prepared import let_all_come
 

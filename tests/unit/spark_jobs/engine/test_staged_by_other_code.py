@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.topology import load_text
+from tests.support.engine_worlds import fault_free, placed
 from tests.support.hashtags import WITH_STANDBYS
 from tests.support.losses import refuse_output_of, tick_losing
 from tests.unit.spark_jobs.engine.test_standbys import AT, NODES, STANDBYS, all_ready, recover
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 CHECKPOINT = {f"operators[{name}].availability": "checkpoint" for name in ("parse", "count")}
 BEFORE = {
@@ -28,27 +30,13 @@ KINDS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
-
-
 def begun(folder: Path, changes: Mapping[str, object]) -> World:
-    world = World(load_text(WITH_STANDBYS, changes=changes), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, AT)
-    return world
+    return placed(load_text(WITH_STANDBYS, changes=changes), folder, AT)
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(tmp_path_factory.mktemp("fault-free"), CHECKPOINT)
-    world.run(lambda e: e.done)
-    output = world.output()
-    assert len(output) == 61 * 3
-    return output
+    return fault_free(begun(tmp_path_factory.mktemp("fault-free"), CHECKPOINT))
 
 
 def updated(folder: Path, before: str, kind: str) -> World:

@@ -19,14 +19,15 @@ from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
     all_ready,
     expected,  # noqa: F401
-    few_batches_ahead,  # noqa: F401
     finish,
-    recover,
+    goes_to_its_standby,
     watch,  # noqa: F401
     world_of,
 )
 from tools.testbed.local_engine import World, past, tick
 from tools.testbed.waiting import HANGS_S
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 LONG = WITH_STANDBYS.replace("batches: 60", "batches: 400")
 OFTEN = LONG.replace("everyBatches: 10", "everyBatches: 2")
@@ -66,9 +67,7 @@ def test_a_standby_that_raises_begins_anew_after_pauses_that_grow(tmp_path: Path
         assert any("its standby on d: poison" in said for said in world.engine.problems)
     now[0] += driver_standbys.LONGEST_PAUSE_S
     world.run(all_ready)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     world.run(lambda e: e.done)
     assert len(world.output()) == 401 * 3
 
@@ -118,9 +117,7 @@ def test_a_standby_whose_checkpoint_is_damaged_begins_from_the_next_one(
     world.run(all_ready)
     assert world.engine.punctuations.newest > newest
     assert world.engine.desired.generation == 1
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 

@@ -3,8 +3,7 @@ same state after the same batch."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from reprise.algorithms.failure import FailureKind
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine import standbys as driver_standbys
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.standbys import Standbys
@@ -28,10 +26,11 @@ from reprise.spark_jobs.pages import Frozen, Part, assembled, pieces
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import load_text
+from tests.support.engine_worlds import fault_free, goes_back, placed, to_its_end
 from tests.support.hashtags import WITH_STANDBYS
-from tests.support.losses import given, gives_more_in_one_job, lose_nodes_at_any_moment, tick_losing
-from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 NODES = ("a", "b", "c", "d")
 AT = {
@@ -39,12 +38,6 @@ AT = {
     "count.0": "c", "count.1": "b", "best.0": "d",
 }  # fmt: skip
 STANDBYS = {"parse.0": "d", "parse.1": "a", "count.0": "a", "count.1": "c"}
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
 
 
 def rows_of(part: Part) -> list[object]:
@@ -106,20 +99,12 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def world_of(folder: Path, standbys: Mapping[str, str] = STANDBYS, text: str = WITH_STANDBYS) -> World:
-    world = World(load_text(text), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, AT, standbys=standbys)
-    return world
+    return placed(load_text(text), folder, AT, standbys)
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = world_of(tmp_path_factory.mktemp("fault-free"), {})
-    world.run(lambda e: e.done)
-    output = world.output()
-    assert len(output) == 61 * 3
-    return output
+    return fault_free(world_of(tmp_path_factory.mktemp("fault-free"), {}))
 
 
 def all_ready(engine: Engine) -> bool:
@@ -145,22 +130,22 @@ def recover(world: World, standbys: Mapping[str, str] | None = None) -> set[str]
     return promoted
 
 
+def goes_to_its_standby(world: World) -> None:
+    """The node of `count.0` is lost, and only that has a standby there."""
+    world.nodes.lose("c")
+    tick(world, 2)
+    assert recover(world) == {"count.0"}
+
+
 def back(world: World) -> None:
     """Everything goes back to the newest checkpoint."""
-    engine = world.engine
-    at = world.spread(*sorted(world.nodes.living()))
-    standbys = {p: n for p, n in STANDBYS.items() if n in world.nodes.hosts and at[p] != n}
-    world.want(engine.desired.generation + 1, engine.punctuations.newest, at, retain=True, standbys=standbys)
+    living = world.nodes.hosts
+    goes_back(world, lambda at: {p: n for p, n in STANDBYS.items() if n in living and at[p] != n})
 
 
-def finish(world: World, expected: dict[str, bytes]) -> None:
-    for _ in range(40):
-        world.run(lambda e: e.done or bool(e.not_kept))
-        if world.engine.done:
-            assert world.output() == expected
-            return
-        back(world)
-    raise AssertionError("it goes back again and again")
+def finish(world: World, expected: dict[str, bytes], back: Callable[[World], object] = back) -> None:
+    to_its_end(world, back)
+    assert world.output() == expected
 
 
 @pytest.mark.wide
@@ -175,72 +160,6 @@ def test_standbys_step_as_their_partitions_do_and_show_nothing(
     assert len(kept._kept) < 20  # type: ignore[union-attr]
     finish(world, expected)
     assert world.engine.figures.failed_jobs == 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.parametrize("node", NODES)
-def test_a_node_is_lost_at_any_stage(
-    tmp_path: Path, expected: dict[str, bytes], node: str, stage: int
-) -> None:
-    """Who has a standby goes on from there, at the batch that it has come to; nothing is restored, nobody goes back."""
-    world = world_of(tmp_path)
-    world.run(past(25))
-    slot = NODES.index(node)
-
-    def dies(job: int, at: int, of: int) -> None:
-        if (at, of) == (stage, slot) and node in world.nodes.hosts:
-            world.nodes.lose(node)
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
-    before = dict(world.engine.progress.standbys)
-    tick(world)
-    lost = {p for p, n in AT.items() if n == node}
-    assert {p for p, f in world.engine.failed.items() if f.kind is FailureKind.NODE_LOST} == lost
-    had = given(world)
-    promoted = recover(world)
-    assert promoted == lost & STANDBYS.keys()
-    assert all(world.engine.positions[p] >= before[p] - 8 for p in promoted)
-    gives_more_in_one_job(world, promoted, had)
-    finish(world, expected)
-    assert world.engine.desired.generation == 1
-
-
-@pytest.mark.long
-def test_both_are_lost_and_the_partition_comes_from_its_checkpoint(
-    tmp_path: Path, expected: dict[str, bytes]
-) -> None:
-    """A count without end depends on all input before: nobody could feed it again."""
-    world = world_of(tmp_path)
-    world.run(past(25))
-    world.nodes.lose("a", "c")  # `count.0` and its standby
-    tick(world, 2)
-    assert "count.0" not in world.engine.progress.standbys
-    newest = world.engine.punctuations.newest
-    assert "count.0" not in recover(world)
-    assert world.engine.positions["count.0"] == newest
-    finish(world, expected)
-
-
-@pytest.mark.long
-def test_a_standby_is_lost_and_begins_anew_elsewhere(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    """The partition goes on, and its next standby comes from the newest checkpoint."""
-    world = world_of(tmp_path, {"count.0": "d"})
-    world.run(past(15))
-    assert all_ready(world.engine)
-    world.nodes.lose("d")
-    tick(world, 2)
-    assert world.engine.progress.standbys == {}
-    assert world.engine.positions["count.0"] >= 15
-    world.nodes.start("e")
-    recover(world, {"count.0": "e"})
-    world.run(lambda e: all_ready(e) and e.punctuations.newest >= 10)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
-    finish(world, expected)
 
 
 @pytest.mark.long
@@ -275,9 +194,7 @@ def test_a_standby_that_comes_to_nothing_begins_anew_and_holds_nobody_up(
     for host in world.nodes.hosts.values():
         host.clock = lambda: float("inf")  # nobody waits for the next attempt
     world.run(all_ready)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 
@@ -315,9 +232,7 @@ def test_full_buffers_let_go_of_what_a_standby_needs_before_they_stop_the_stream
         world.run(past(45), limit=200)
     assert set(unfed) == {("count.0",)}
     world.run(all_ready)
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     finish(world, expected)
 
 
@@ -366,45 +281,6 @@ def test_a_standby_that_cannot_be_installed_keeps_no_jobs_going(
     world.run(lambda e: all_ready(e) and e.idle, limit=200)
     assert engine.progress.standbys == {"count.0": engine.horizon}
     engine.desired = replace(engine.desired, paused=False)
-    finish(world, expected)
-
-
-@pytest.mark.long
-def test_a_checkpoint_that_is_being_taken_is_given_up_and_the_next_one_is_complete(
-    tmp_path: Path, expected: dict[str, bytes]
-) -> None:
-    world = world_of(tmp_path)
-    world.run(lambda e: bool(e.punctuations.open) and past(15)(e))
-    announced = world.engine.punctuations.open
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
-    assert not set(announced) & set(world.engine.punctuations.open)
-    world.run(lambda e: e.punctuations.newest > max(announced))
-    assert not world.engine.figures.failed_jobs > 2
-    finish(world, expected)
-
-
-@pytest.mark.long
-def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
-    tmp_path: Path, expected: dict[str, bytes]
-) -> None:
-    """The standby has passed the last batch already, and must store itself there all the same."""
-    world = world_of(tmp_path)
-    hold = FileSink.write
-
-    def slow(sink: FileSink, batch: int, table: object) -> None:
-        if "best" in str(sink.folder) and batch > 55:
-            raise SinkError("no answer")
-        hold(sink, batch, table)  # type: ignore[arg-type]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileSink, "write", slow)
-        world.run(lambda e: e.progress.standbys.get("count.0") == 61)
-        world.nodes.lose("c")
-        tick(world, 2)
-        assert recover(world) == {"count.0"}
-        tick(world, 2)
     finish(world, expected)
 
 
@@ -488,9 +364,7 @@ def test_a_promotion_is_no_restoration_in_the_figures_and_its_work_is_counted_fr
     world.run(past(25))
     engine = world.engine
     before, restored, replayed = engine.usage["count.0"], engine.figures.restored, engine.figures.replay_bytes
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
     world.run(lambda e: not e.installing)
     after = engine.usage["count.0"]
     assert after.input_bytes < before.input_bytes / 2
@@ -534,90 +408,6 @@ def test_a_partition_that_lives_is_handed_to_its_standby(tmp_path: Path, expecte
 
 
 @pytest.mark.long
-def test_a_host_that_began_anew_cannot_promote_what_it_had(
-    tmp_path: Path, expected: dict[str, bytes]
-) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
-    world.nodes.lose("c")
-    tick(world, 2)
-    world.nodes.start("a", "e")  # another process of node `a`, with nothing
-    engine = world.engine
-    assert recover(world) == {"count.0"}
-    tick(world, 2)
-    assert engine.failed["count.0"].kind is FailureKind.STATE_LOST
-    world.nodes.lose("a")
-    tick(world, 2)
-    assert "count.0" not in recover(world)
-    finish(world, expected)
-
-
-@pytest.mark.long
-@seeds(range(4), range(4, 8), 192)
-def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
-    """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
-    rng = random.Random(seed)
-    world = world_of(tmp_path)
-
-    def planned(living: Sequence[str]) -> None:
-        recover(world, {p: rng.choice(living) for p in STANDBYS} if rng.random() < 0.6 else None)
-
-    lose_nodes_at_any_moment(world, rng, back, planned)
-    recover(world)
-    finish(world, expected)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.parametrize("lost", ["", "c", "a"], ids=["nothing-is-lost", "where-it-was", "where-it-goes"])
-def test_a_partition_at_work_goes_on_where_its_standby_is(
-    tmp_path: Path, expected: dict[str, bytes], stage: int, lost: str
-) -> None:
-    """Its node is to be emptied; the node, or that of its standby, may be lost in the middle of the job that promotes."""
-    world = world_of(tmp_path)
-    world.run(past(25))
-    engine, assignment = world.engine, {**AT, "count.0": "a"}
-    assert "count.0" in engine.progress.standbys
-    newest, positions = engine.punctuations.newest, dict(engine.positions)
-    standbys = {p: n for p, n in STANDBYS.items() if p != "count.0"}
-    world.want(1, newest, assignment, retain=True, standbys=standbys)
-    assert engine.positions["count.0"] >= newest
-    assert {p: k for p, k in engine.positions.items() if p != "count.0"} == {
-        p: k for p, k in positions.items() if p != "count.0"
-    }, "somebody goes back"
-
-    tick_losing(world, lost, stage)
-    tick(world, 2)
-    if lost != "a":
-        assert "count.0" in world.nodes.hosts["a"].runtimes
-        assert engine.at_work["count.0"] >= newest
-        assert "c" not in world.nodes.hosts or "count.0" not in world.nodes.hosts["c"].runtimes
-        assert engine.figures.states_here == engine.figures.states_there == 0, "a state was read"
-    if lost:
-        recover(world)
-    finish(world, expected)
-
-
-def test_a_standby_that_is_gone_when_its_partition_is_to_go_there_is_no_loss(
-    tmp_path: Path, expected: dict[str, bytes]
-) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
-    goes_on_from_a_checkpoint(world, expected)
-
-
-def goes_on_from_a_checkpoint(world: World, expected: dict[str, bytes]) -> None:
-    """The standby of `count.0` is gone when it is to go there: it goes on from the newest checkpoint, as one that moves."""
-    engine = world.engine
-    engine.standbys._drop("count.0", "it came to nothing")
-    world.want(1, engine.punctuations.newest, {**AT, "count.0": "a"}, retain=True)
-    assert engine.positions["count.0"] == engine.punctuations.newest
-    world.run(lambda e: "count.0" in e.at_work)
-    finish(world, expected)
-    assert engine.desired.generation == 1, "everything went back"
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_a_standby_is_lost_in_the_job_that_promotes_it(
     tmp_path: Path, expected: dict[str, bytes], stage: int
@@ -625,9 +415,7 @@ def test_a_standby_is_lost_in_the_job_that_promotes_it(
     """The partition is lost once more, and nothing of what its standby had done counts: it comes from its checkpoint."""
     world = world_of(tmp_path)
     world.run(past(25))
-    world.nodes.lose("c")
-    tick(world, 2)
-    assert recover(world) == {"count.0"}
+    goes_to_its_standby(world)
 
     def dies(_job: int, at: int, _of: int) -> None:
         if at == stage and "a" in world.nodes.hosts:

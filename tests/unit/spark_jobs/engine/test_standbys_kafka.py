@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from reprise.algorithms.failure import FailureKind
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import FencedError, SinkError
 from reprise.spark_jobs.kafka import transactions
@@ -33,6 +32,8 @@ from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as upstream
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 NODES = ("a", "b", "c", "d")
 PASSIVE = WITH_STANDBYS.replace(
@@ -98,12 +99,6 @@ BACKED_WAY = Way(
 )
 WAYS = {"active": ACTIVE_WAY, "passive": PASSIVE_WAY, "upstream": BACKED_WAY}
 EACH_WAY = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
 
 
 @pytest.fixture

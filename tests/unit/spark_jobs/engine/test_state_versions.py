@@ -24,8 +24,8 @@ from reprise.spark_jobs.node.state_tables import (
 from reprise.spark_jobs.operators import KeyedCount
 from reprise.spark_jobs.state.state_versions import require_readable_states
 from reprise.spark_jobs.topology import load_text, override
+from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tests.unit.spark_jobs.engine.test_scope import begun
 from tools.testbed.local_engine import World
 
 HERE = __name__

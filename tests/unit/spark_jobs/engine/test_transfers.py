@@ -17,11 +17,12 @@ from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.platform import PLATFORM
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.storage.files import Files
+from tests.support.engine_worlds import begun
 from tests.support.losses import lose_at_any_stage
 from tests.unit.spark_jobs.engine.test_paged import resource_of as paged
 from tests.unit.spark_jobs.engine.test_restore_value import PRIORITIES, world
 from tests.unit.spark_jobs.engine.test_scope import in_the_middle, lose, to_the_end
-from tests.unit.spark_jobs.engine.test_uncoordinated import begun, restore
+from tests.unit.spark_jobs.engine.test_uncoordinated import restore
 from tests.unit.spark_jobs.engine.test_uncoordinated import to_the_end as to_the_end_of
 from tools.testbed.local_engine import tick
 from tools.testbed.waiting import until

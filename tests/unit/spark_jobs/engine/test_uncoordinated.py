@@ -18,6 +18,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node import host as host_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
+from tests.support.engine_worlds import all_anew, begun
 from tests.support.losses import lose_a_node_or_everything, lose_at_any_stage
 from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
@@ -64,13 +65,6 @@ def expected(text: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     world = begun(resource_of(text, ""), tmp_path_factory.mktemp("fault-free"))
     world.run(lambda e: e.done)
     return world.output()
-
-
-def begun(resource: StreamTopology, folder: Path) -> World:
-    world = World(resource, folder, "w")
-    world.nodes.start("a", "b", "c")
-    world.want(1, 0, world.spread("a", "b", "c"))
-    return world
 
 
 def installed(world: World) -> dict[str, str]:
@@ -158,13 +152,8 @@ def test_a_new_driver_goes_on_from_the_line_on_record(
     world = begun(resource_of(text, log), tmp_path)
     for _ in range(2):
         tick(world, dice.randint(1, 20))
-        newest = world.engine.punctuations.newest
         recorded = {p: s.position for p, s in world.engine.lines.line.items()}
-        world.nodes.lose(*world.nodes.hosts)
-        world.nodes.start("d", "e")
-        world.driver()
-        world.engine.begin(newest)
-        world.want(world.epochs + 4, newest, world.spread("d", "e"), retain=True)
+        all_anew(world, world.epochs + 5, "d", "e")
         assert world.engine.positions == recorded
         tick(world, dice.randint(0, 5))
     to_the_end(world)
@@ -222,12 +211,7 @@ def test_a_snapshot_that_was_stored_and_not_recorded_counts_for_no_new_driver(
     assert "the store is away" in world.engine.problems
     assert {p: s.position for p, s in world.engine.lines.line.items()} == recorded
     assert_no_more_is_trimmed_than(world, recorded)
-    newest = world.engine.punctuations.newest
-    world.nodes.lose(*world.nodes.hosts)
-    world.nodes.start("d", "e")
-    world.driver()
-    world.engine.begin(newest)
-    world.want(9, newest, world.spread("d", "e"), retain=True)
+    all_anew(world, 9, "d", "e")
     assert world.engine.positions == recorded
     to_the_end(world)
     assert world.output() == expected
@@ -411,11 +395,7 @@ def test_with_one_line_kept_a_new_driver_finds_it(
     in_the_middle(world)
     assert len(world.engine.store.positions()) == 1
     newest = world.engine.punctuations.newest
-    world.nodes.lose(*world.nodes.hosts)
-    world.nodes.start("d")
-    world.driver()
-    world.engine.begin(newest)
-    world.want(9, newest, world.spread("d"), retain=True)
+    all_anew(world, 9, "d")
     assert min(world.engine.positions.values()) == newest
     to_the_end(world)
     assert world.output() == expected

@@ -3,7 +3,6 @@ all is shown once and as without a failure."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,10 +24,11 @@ from reprise.spark_jobs.operators.testing import as_bytes
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.snapshot import StateFile
 from reprise.spark_jobs.topology import load_text, make_operator
+from tests.support.engine_worlds import fault_free, goes_back, place, placed, to_its_end
 from tests.support.hashtags import SKIPPED
-from tests.support.losses import lose_nodes_at_any_moment
-from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 NODES = ("a", "b", "c", "d")
 AT = {
@@ -37,12 +37,6 @@ AT = {
 }  # fmt: skip
 """`parse.0` is alone on its node, and so is `window.0`."""
 MODE = {f"operators[{name}].availability": "upstream-backup" for name in ("parse", "window", "best", "all")}
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
 
 
 class Watch:
@@ -86,46 +80,27 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 def world_of(folder: Path, changes: Mapping[str, Any] = MODE, text: str = SKIPPED) -> World:
-    world = World(load_text(text, changes=dict(changes)), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, AT)
-    return world
+    return placed(load_text(text, changes=dict(changes)), folder, AT)
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = world_of(tmp_path_factory.mktemp("fault-free"), {})
-    world.run(lambda e: e.done)
-    output = world.output()
-    assert len(output) == 61 * 5
-    return output
+    return fault_free(world_of(tmp_path_factory.mktemp("fault-free"), {}))
 
 
 def restore(world: World, *nodes: str, without: Collection[str] = ()) -> None:
     """What is not at work goes to these nodes, and nobody goes back."""
-    engine, living = world.engine, world.nodes.living()
-    placed = {p: n for p, n in engine.desired.assignment.items() if n in living and p in engine.positions}
-    others = [p for p in world.topology.order if p not in placed and p not in without]
-    placed |= {p: nodes[i % len(nodes)] for i, p in enumerate(others)}
-    world.want(engine.desired.generation, engine.punctuations.newest, placed, retain=True)
+    engine = world.engine
+    at = place(world, nodes, without)
+    world.want(engine.desired.generation, engine.punctuations.newest, at, retain=True)
 
 
-def back(world: World) -> None:
-    """Everything goes back to the newest checkpoint."""
-    generation = world.engine.desired.generation + 1
-    at = world.spread(*sorted(world.nodes.living()))
-    world.want(generation, world.engine.punctuations.newest, at, retain=True)
+back = goes_back
 
 
 def finish(world: World, expected: dict[str, bytes]) -> None:
-    for _ in range(40):
-        world.run(lambda e: e.done or bool(e.not_kept))
-        if world.engine.done:
-            assert world.output() == expected
-            return
-        back(world)
-    raise AssertionError("it goes back again and again")
+    to_its_end(world)
+    assert world.output() == expected
 
 
 def fed(world: World) -> set[str]:
@@ -160,38 +135,6 @@ def test_it_is_fed_by_the_plan_though_something_else_was_wanted_since_it_was_los
     assert fed(world) == {"window.0"}
     finish(world, expected)
     assert "window.0" not in watch.read
-    assert world.engine.desired.generation == 1
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.parametrize(("node", "partition"), [("c", "parse.0"), ("d", "window.0")])
-def test_a_node_is_lost_at_any_stage_and_nothing_is_read(
-    tmp_path: Path, expected: dict[str, bytes], node: str, partition: str, stage: int, watch: Watch
-) -> None:
-    watch.begin()
-    world = world_of(tmp_path)
-    world.run(past(25))
-    slot, newest = NODES.index(node), world.engine.punctuations.newest
-    assert newest >= 10
-
-    def dies(job: int, at: int, of: int) -> None:
-        if (at, of) == (stage, slot) and node in world.nodes.hosts:
-            world.nodes.lose(node)
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
-    tick(world)
-    assert {p for p, f in world.engine.failed.items() if f.kind is FailureKind.NODE_LOST} == {partition}
-    for folder in world.checkpoints.glob("cp-*"):
-        for file in folder.glob(f"{partition}.*"):
-            file.unlink()  # whoever would read it would see that it is gone
-    restore(world, "a", "b")
-    assert fed(world) == {partition}
-    assert partition in world.engine.progress.backed
-    finish(world, expected)
-    assert partition not in watch.read
     assert world.engine.desired.generation == 1
 
 
@@ -265,25 +208,6 @@ def lowest(world: World, partition: str) -> int:
     return min(wanted, default=at[partition])
 
 
-@pytest.mark.wide
-@pytest.mark.parametrize("memory", ["1Mi", "8Ki"])
-def test_at_every_moment_what_remains_is_enough_to_rebuild(
-    tmp_path: Path, expected: dict[str, bytes], watch: Watch, memory: str
-) -> None:
-    """With little memory no more is kept than that."""
-    watch.begin()
-    world = world_of(tmp_path, MODE | {"recovery.bufferMemory": memory})
-    seen, kept, engine = 0, 0, world.engine
-    while not past(55)(engine):
-        tick(world)
-        found = rebuilds(world, watch)
-        seen += len(found)
-        kept = max(kept, engine.progress.kept_since - engine.punctuations.newest)
-    assert seen > 60
-    assert (kept > 0) is (memory == "8Ki"), "it was to be trimmed by cause, before a checkpoint covers it"
-    finish(world, expected)
-
-
 def test_trimming_one_batch_too_much_is_found(
     tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,23 +219,6 @@ def test_trimming_one_batch_too_much_is_found(
         while not past(55)(world.engine):
             tick(world)
             rebuilds(world, watch)
-
-
-@pytest.mark.wide
-def test_where_memory_is_short_it_is_fed_by_what_was_spared_and_nobody_goes_back(
-    tmp_path: Path, expected: dict[str, bytes], watch: Watch
-) -> None:
-    watch.begin()
-    world = world_of(tmp_path, MODE | {"recovery.bufferMemory": "8Ki"})
-    world.run(lambda e: past(25)(e) and e.progress.kept_since > e.punctuations.newest)
-    assert "window.0" in world.engine.progress.backed
-    lose(world, "d")
-    assert world.engine.progress.kept_since > world.engine.punctuations.newest
-    restore(world, "a")
-    assert fed(world) == {"window.0"}
-    finish(world, expected)
-    assert watch.read == []
-    assert world.engine.desired.generation == 1
 
 
 @pytest.mark.wide
@@ -475,13 +382,8 @@ def test_a_host_that_began_anew_on_a_node_that_lives(
     tick(world, 2)
     engine = world.engine
     assert engine.failed["window.0"].kind is FailureKind.STATE_LOST
-    world.want(
-        1,
-        engine.punctuations.newest,
-        AT,
-        retain=True,
-        lines={"window.0": Origin(2, engine.punctuations.newest)},
-    )
+    newest = engine.punctuations.newest
+    world.want(1, newest, AT, retain=True, lines={"window.0": Origin(2, newest)})
     assert fed(world) == {"window.0"}
     finish(world, expected)
     assert watch.read == []
@@ -502,25 +404,6 @@ def test_a_new_driver_takes_everything_back_to_the_checkpoint(
     world.want(2, newest, world.spread("a", "b", "c"), retain=True)
     assert fed(world) == set()
     finish(world, expected)
-
-
-@pytest.mark.wide
-def test_checkpoints_that_are_being_taken_are_completed(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    """It begins before their batches, and stores itself there with all that what is behind them depends on."""
-    world = world_of(tmp_path)
-    engine = world.engine
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "complete_checkpoints", lambda _: None)  # the store is slow
-        world.run(past(24))
-        lose(world, "c", "d")
-        assert (engine.punctuations.newest, engine.punctuations.open) == (0, (10, 20))
-        restore(world, "a", "b")
-    assert fed(world) == {"parse.0", "window.0"}
-    assert engine.upstream.install("window.0").replays_to == 9  # type: ignore[union-attr]
-    world.run(lambda e: e.punctuations.newest == 10, limit=20)
-    world.run(lambda e: e.punctuations.newest == 20, limit=20)
-    finish(world, expected)
-    assert engine.desired.generation == 1
 
 
 @pytest.mark.wide
@@ -577,29 +460,4 @@ def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
     lose(world, "d")
     restore(world, "a")
     assert fed(world) == set()
-    finish(world, expected)
-
-
-@pytest.mark.long
-@seeds(range(4), range(4, 8), 192)
-def test_nodes_are_lost_at_any_moment(
-    tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch
-) -> None:
-    """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
-    watch.begin()
-    rng = random.Random(seed)
-    names = rng.sample(["parse", "window", "best", "all"], rng.randint(1, 4))
-    changes = {f"operators[{name}].availability": "upstream-backup" for name in names}
-    memory = {"recovery.bufferMemory": "8Ki"} if rng.random() < 0.4 else {}
-    world = world_of(tmp_path, changes | memory)
-
-    def asked_again() -> None:
-        if rng.random() < 0.5:
-            desired = world.engine.desired
-            world.want(desired.generation, world.engine.punctuations.newest, desired.assignment)
-
-    lose_nodes_at_any_moment(
-        world, rng, back, lambda living: restore(world, *rng.sample(living, 3)), asked_again
-    )
-    restore(world, *world.nodes.living())
     finish(world, expected)

@@ -4,7 +4,6 @@ from a store, and late rows are as late as they were."""
 # ruff: noqa: F811 - fixtures of the tests of other windows, which hold here as well
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,25 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.operators import TumblingWindow
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.sources.generator import GeneratorSource, Ints
 from reprise.spark_jobs.topology import load_text
-from tests.support.losses import lose_nodes_at_any_moment, tick_losing
-from tests.support.seeds import seeds
+from tests.support.engine_worlds import placed
 from tests.unit.spark_jobs.engine.test_upstream_backup import (
-    NODES,
     Watch,
     back,
     fed,
-    few_batches_ahead,  # noqa: F401
     finish,
     lose,
     restore,
     watch,  # noqa: F401 - what is given again is what was given before
 )
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 
 class Late(GeneratorSource):
@@ -90,12 +87,8 @@ NAMES = ("parse", "window", "slide", "soon")
 MODE: dict[str, Any] = {f"operators[{name}].availability": "upstream-backup" for name in NAMES}
 
 
-def world_of(folder: Path, changes: dict[str, Any] = MODE, at: dict[str, str] = AT) -> World:
-    world = World(load_text(TOPOLOGY, changes=dict(changes)), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, at)
-    return world
+def world_of(folder: Path, changes: dict[str, Any] = MODE) -> World:
+    return placed(load_text(TOPOLOGY, changes=dict(changes)), folder, AT)
 
 
 @pytest.fixture(scope="module")
@@ -135,26 +128,6 @@ def test_open_windows_are_begun_anew_and_nothing_is_read(
     finish(world, expected)
     assert watch.read == []
     assert watch.warm > 10
-    assert world.engine.desired.generation == 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.parametrize(("node", "lost"), [("c", {"slide.0"}), ("d", {"window.0", "soon.0"})])
-def test_a_node_is_lost_at_any_stage_and_nothing_is_read(
-    tmp_path: Path, expected: dict[str, bytes], node: str, lost: set[str], stage: int, watch: Watch
-) -> None:
-    """What they read is not lost: where two in a row are, the second may need more than the first can give."""
-    watch.begin()
-    world = world_of(tmp_path, at={**AT, "parse.0": "b"})
-    world.run(lambda e: e.punctuations.newest >= 20 and past(24)(e))
-    tick_losing(world, node, stage)
-    tick(world)
-    assert {p for p, f in world.engine.failed.items() if f.kind is FailureKind.NODE_LOST} == lost
-    restore(world, "a", "b")
-    assert fed(world) == lost
-    finish(world, expected)
-    assert watch.read == []
     assert world.engine.desired.generation == 1
 
 
@@ -266,20 +239,3 @@ def test_what_falls_or_is_no_batch_is_not_believed(
     world = world_of(tmp_path)
     world.run(past(25))
     assert not {p for p in world.engine.upstream.able if p.startswith(("window", "soon"))}
-
-
-@pytest.mark.long
-@seeds(range(4), range(4, 8), 142)
-def test_nodes_are_lost_at_any_moment(
-    tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch
-) -> None:
-    """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
-    watch.begin()
-    rng = random.Random(seed)
-    names = rng.sample(NAMES, rng.randint(1, 4))
-    changes: dict[str, Any] = {f"operators[{name}].availability": "upstream-backup" for name in names}
-    memory = {"recovery.bufferMemory": "8Ki"} if rng.random() < 0.4 else {}
-    world = world_of(tmp_path, changes | memory)
-    lose_nodes_at_any_moment(world, rng, back, lambda living: restore(world, *rng.sample(living, 3)))
-    restore(world, *world.nodes.living())
-    finish(world, expected)

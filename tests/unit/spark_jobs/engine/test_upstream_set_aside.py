@@ -10,7 +10,6 @@ import pytest
 
 from reprise.algorithms.failure import FailureKind
 from reprise.algorithms.positions import Origin
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.dispatch import Dispatch
 from reprise.spark_jobs.node.command import Command
@@ -20,11 +19,7 @@ from tests.support.hashtags import SKIPPED
 from tests.unit.spark_jobs.engine.test_upstream_backup import AT, MODE, NODES, fed, world_of
 from tools.testbed.local_engine import World, past, tick
 
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 
 def kept_for(world: World, target: str) -> int:

@@ -1,6 +1,7 @@
 """Output that waits for a checkpoint is not shown, whatever the position of its partition is: who loses it makes it again,
 or says that it is missing."""
 
+# ruff: noqa: F811 - the output without a failure, which is the same
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,42 +10,16 @@ import pytest
 
 from reprise.algorithms.failure import FailureKind
 from reprise.algorithms.positions import Origin
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import refuse_output_of
+from tests.unit.spark_jobs.engine.test_upstream_backup import AT, NODES, expected, world_of  # noqa: F401
 from tools.testbed.local_engine import World, past, tick
 
-NODES = ("a", "b", "c", "d")
-AT = {
-    "tweets.0": "a", "tweets.1": "b", "parse.0": "c", "parse.1": "b",
-    "window.0": "d", "window.1": "b", "window.2": "a", "best.0": "b", "all.0": "a",
-}  # fmt: skip
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+
 NAMES = ("parse", "window", "best", "all")
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has not been released as a whole when something is lost."""
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
-
-
-def world_of(folder: Path, changes: dict[str, object]) -> World:
-    world = World(load_text(SKIPPED, changes=changes), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, AT)
-    return world
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = world_of(tmp_path_factory.mktemp("fault-free"), {})
-    world.run(lambda e: e.done)
-    output = world.output()
-    assert len(output) == 61 * 5
-    return output
 
 
 def with_waiting_output(folder: Path, patch: pytest.MonkeyPatch, availability: str) -> World:
