@@ -8,9 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.engine import local_lines
 from tests.support.engine_worlds import begun
+from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import FEEDBACK, resource_of
+from tools.testbed import local_engine
 from tools.testbed.local_engine import close_hosts
 
 
@@ -25,6 +28,26 @@ def hosts_are_closed() -> Iterator[None]:
 def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream has not been released as a whole when something is lost."""
     monkeypatch.setattr(engine_module, "WINDOW", 8)
+
+
+@pytest.fixture
+def lines_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are recorded with each job, and nobody is far ahead."""
+    monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
+    monkeypatch.setattr(local_lines, "SHARE", 0)
+    monkeypatch.setattr(engine_module, "WINDOW", 3)
+
+
+@pytest.fixture
+def by_an_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_engine, "LocalNodes", PumpedNodes)
+
+
+@pytest.fixture(params=["chained", "continuous"])
+def exchange(request: pytest.FixtureRequest) -> None:
+    """By the jobs that carry all else, and by an exchange."""
+    if request.param == "continuous":
+        request.getfixturevalue("by_an_exchange")
 
 
 @pytest.fixture(scope="module", params=["diamond", "feedback"])

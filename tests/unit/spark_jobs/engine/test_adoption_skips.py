@@ -1,6 +1,7 @@
 """Drivers that end while a query is being skipped, or after that, and a next one that goes on with what lives: what lacks
 rows is marked, nothing else differs, nobody who lives begins again, and a wish that no record has is void."""
 
+# ruff: noqa: F811
 from __future__ import annotations
 
 import random
@@ -23,6 +24,8 @@ from tests.unit.spark_jobs.engine.test_skip_asked import (
     Picky,
     absent,
     comes_to_its_end,
+    expected,  # noqa: F401 - the output without a failure
+    nothing_raises,  # noqa: F401
     place,
     placed,
     raises_at,
@@ -30,7 +33,7 @@ from tests.unit.spark_jobs.engine.test_skip_asked import (
     skip,
     world_of,
 )
-from tests.unit.spark_jobs.engine.test_skipped import back, check, finish
+from tests.unit.spark_jobs.engine.test_skipped import back, check, finish, loses
 from tools.testbed.local_engine import World, past, tick
 
 
@@ -42,16 +45,6 @@ def lasting(folder: Path, **changes: Any) -> World:
 @pytest.fixture(autouse=True)
 def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "WINDOW", 4)
-    Picky.bad.clear()
-    Picky.raised.clear()
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    Picky.bad.clear()
-    world = world_of(tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    return world.output()
 
 
 @pytest.mark.wide
@@ -151,8 +144,7 @@ def test_what_was_sealed_and_not_decided_is_taken_in_again(
 ) -> None:
     world = lasting(tmp_path)
     world.run(past(12))
-    world.nodes.lose(world.engine.desired.assignment["parse.0"])
-    tick(world, 1)
+    loses(world, "parse.0", jobs=1)
     set_aside(world, "parse.0", anew={"parse.0": "w1"})
     tick(world, 2)
     assert world.engine.skipping.sealed == ("parse.0",)

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import CheckpointError
-from reprise.spark_jobs.node import buffers
 from reprise.spark_jobs.node.arrival import ArrivalRuntime
 from reprise.spark_jobs.node.counters import APPLIED_EARLY
 from reprise.spark_jobs.node.runtime import OperatorRuntime
@@ -22,7 +20,6 @@ from reprise.spark_jobs.sinks import encoded
 from reprise.spark_jobs.state.revision import RevisionError, Revisions, differences, revision_of
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.engine_worlds import begun
-from tests.support.seeds import seeds
 from tests.support.straggling import Straggler
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
@@ -339,52 +336,6 @@ def test_a_late_partition_begins_at_the_checkpoint_of_its_generation(
     assert shown(world) == expected
 
 
-@pytest.mark.parametrize(
-    "memory", ["16Mi", pytest.param("4Ki", marks=pytest.mark.wide)], ids=["room", "crowded"]
-)
-@pytest.mark.wide
-def test_a_straggler_behind_more_than_may_be_under_way(
-    resource: StreamTopology, expected: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
-) -> None:
-    """Early rows are kept and not confirmed until their batch is complete; the marker must come through all the same."""
-    monkeypatch.setattr(buffers, "IN_FLIGHT", 500)
-    Straggler.upto = 3
-    changed = {"recovery.bufferMemory": memory, "recovery.bufferDisk": memory}
-    world = started(override(resource, changed), tmp_path, "a", "b", "c", "d")
-    for upto in range(4, 65, 4):
-        tick(world, 4)
-        Straggler.upto = upto
-    world.run(lambda e: e.done)
-    assert shown(world) == expected
-
-
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.wide
-def test_jobs_that_fail_repeat_nothing(
-    resource: StreamTopology, expected: Rows, tmp_path: Path, stage: int
-) -> None:
-    """Messages are lost with their job and sent again: by the number of the batch that the target is known to be at, of
-    which it may have applied more."""
-    world = started(resource, tmp_path, "a", "b", "c", "d")
-
-    def cut(job: int, at: int, slot: int) -> None:
-        if job % 3 == 0 and (at, slot) == (stage, job // 3 % 4):
-            raise ChainError("cut")
-
-    world.nodes.interrupt = cut
-    world.run(lambda e: e.done)
-    assert world.engine.figures.failed_jobs > 3
-    assert shown(world) == expected
-
-
-@pytest.mark.long
-@seeds(range(1), range(1, 3), 17)
-def test_random_losses(resource: StreamTopology, expected: Rows, tmp_path: Path, seed: int) -> None:
-    world = started(resource, tmp_path, "n1", "n2", "n3", "n4")
-    loses_at_random(world, random.Random(seed))
-    assert shown(world) == expected
-
-
 def loses_at_random(world: World, rng: random.Random) -> None:
     """Nodes at any stage, jobs, drivers, a straggler that comes and goes; incidents with and without aligned order.  `world`
     was started on four nodes; at the end the stream has ended."""
@@ -416,28 +367,6 @@ def loses_at_random(world: World, rng: random.Random) -> None:
             world.want(generation, k, world.engine.desired.assignment)
     Straggler.upto = None
     world.run(lambda e: e.done)
-
-
-@pytest.mark.wide
-def test_the_order_changes_at_a_checkpoint_where_nothing_follows(
-    resource: StreamTopology, expected: Rows, tmp_path: Path
-) -> None:
-    """At a checkpoint all inputs are even, so its states are those of the other order."""
-    aligned = override(resource, {"batch.order": "aligned"})
-    world = started(aligned, tmp_path, "a", "b", "c")
-    for generation, after in enumerate((resource, aligned, resource), start=2):
-        upto = world.engine.punctuations.newest + 10
-        world.run(has_newer(upto - 1))
-        world.engine.drain.asked = True
-        world.run(lambda e: e.drained is not None)
-        k = world.engine.drained
-        assert k is not None and k < 61
-        world.resource = after
-        another_driver(world)
-        world.want(generation, k, world.spread("a", "b", "c"))
-    world.run(lambda e: e.done)
-    assert early(world) > 0
-    assert shown(world) == expected
 
 
 @pytest.mark.long

@@ -4,7 +4,6 @@ have what is under way, and whatever is lost the rows shown are those of a run i
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -14,16 +13,13 @@ import pyarrow as pa
 import pytest
 
 from reprise.spark_jobs.engine import local_lines
-from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.savepoints import SavepointTaker
-from reprise.spark_jobs.node import buffers
 from reprise.spark_jobs.node.channels import CHANNELS
 from reprise.spark_jobs.node.state_tables import FEEDBACK
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.state.savepoint_wish import SavepointWish
 from reprise.spark_jobs.state.savepoints import Savepoints
 from reprise.spark_jobs.topology import StreamTopology, load_text, load_topology, override
-from tests.support.seeds import seeds
 from tests.support.straggling import Straggler
 from tests.unit.spark_jobs.engine import test_arrival
 from tests.unit.spark_jobs.engine.test_arrival import (
@@ -32,8 +28,6 @@ from tests.unit.spark_jobs.engine.test_arrival import (
     another_driver,
     definition,
     early,
-    has_newer,
-    loses_at_random,
     runtimes,
     shown,
     started,
@@ -130,14 +124,6 @@ def comes_to_rest(resource: StreamTopology) -> Rows:
     *_, last = run_local(resource)
     assert not any(table is not None and table.num_rows for table in last.values())
     return definition(resource)
-
-
-def test_rows_are_those_of_the_definition(case: Case, tmp_path: Path) -> None:
-    resource, expected = case
-    world = started(resource, tmp_path, "a", "b", "c", "d")
-    world.run(lambda e: e.done)
-    assert shown(world) == expected
-    assert early(world) > 0
 
 
 @pytest.mark.wide
@@ -279,74 +265,6 @@ def test_a_late_partition_of_the_cycle_begins_at_the_checkpoint_of_its_generatio
     assert runtimes(world)["round.0"].position == 1, "it awaits what comes back of batch 1"
     world.want(1, 0, everything)
     world.run(lambda e: e.done)
-    assert shown(world) == expected
-
-
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.wide
-def test_jobs_that_fail_repeat_nothing(case: Case, tmp_path: Path, stage: int) -> None:
-    resource, expected = case
-    world = started(resource, tmp_path, "a", "b", "c", "d")
-
-    def cut(job: int, at: int, slot: int) -> None:
-        if job % 3 == 0 and (at, slot) == (stage, job // 3 % 4):
-            raise ChainError("cut")
-
-    world.nodes.interrupt = cut
-    world.run(lambda e: e.done)
-    assert world.engine.figures.failed_jobs > 3
-    assert shown(world) == expected
-
-
-@pytest.mark.parametrize("memory", ["16Mi", "4Ki", "1"], ids=["room", "crowded", "none"])
-@pytest.mark.wide
-def test_a_straggler_behind_more_than_may_be_under_way(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
-) -> None:
-    """What goes round is kept until its batch is complete, and must not keep its own marker away."""
-    monkeypatch.setattr(buffers, "IN_FLIGHT", 500)
-    resource, expected = case
-    Straggler.upto = 3
-    changed = {"recovery.bufferMemory": memory, "recovery.bufferDisk": memory}
-    world = started(override(resource, changed), tmp_path, "a", "b", "c", "d")
-    for upto in range(4, BATCHES + 4, 4):
-        tick(world, 4)
-        Straggler.upto = upto
-    world.run(lambda e: e.done)
-    assert shown(world) == expected
-
-
-@pytest.mark.long
-@seeds(range(1), range(1, 3), 37)
-def test_random_losses(case: Case, tmp_path: Path, seed: int) -> None:
-    resource, expected = case
-    world = started(resource, tmp_path, "n1", "n2", "n3", "n4")
-    loses_at_random(world, random.Random(seed))
-    assert shown(world) == expected
-
-
-@pytest.mark.wide
-def test_the_order_changes_at_a_checkpoint_with_rows_under_way(case: Case, tmp_path: Path) -> None:
-    """From one order to the other and back, at batches in which rows go round."""
-    resource, expected = case
-    aligned = override(resource, {"batch.order": "aligned"})
-    world = started(aligned, tmp_path, "a", "b", "c")
-    under_way = list[bool]()
-    for generation, after in enumerate((resource, aligned, resource), start=2):
-        upto = world.engine.punctuations.newest + 5
-        world.engine.release.ahead = 3  # so much more is applied before it has drained
-        world.run(has_newer(upto - 1))
-        world.engine.drain.asked = True
-        world.run(lambda e: e.drained is not None)
-        k = world.engine.drained
-        assert k is not None and k < BATCHES
-        under_way.append(any(name.startswith(FEEDBACK) for name, _ in stored(world, k)))
-        world.resource = after
-        another_driver(world)
-        world.want(generation, k, world.spread("a", "b", "c"))
-    world.run(lambda e: e.done)
-    assert any(under_way), "each change came to a batch behind which nothing went round"
-    assert early(world) > 0
     assert shown(world) == expected
 
 

@@ -12,7 +12,6 @@ import pytest
 from reprise.algorithms.recovery_line import Heard
 from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.engine.arrival import of_one_count, require_even
-from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.node import buffers
@@ -20,12 +19,11 @@ from reprise.spark_jobs.node import host as host_module
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot
-from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.seeds import soak_seeds
+from reprise.spark_jobs.topology import StreamTopology, override
+from tests.support.seeds import seeds
 from tests.support.straggling import Straggler
 from tests.unit.spark_jobs.engine import test_arrival
 from tests.unit.spark_jobs.engine.test_arrival import (
-    ARRIVAL,
     Rows,
     another_driver,
     early,
@@ -35,7 +33,11 @@ from tests.unit.spark_jobs.engine.test_arrival import (
 )
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
-expected, nothing_held_back = test_arrival.expected, test_arrival.nothing_held_back
+expected, nothing_held_back, resource = (
+    test_arrival.expected,
+    test_arrival.nothing_held_back,
+    test_arrival.resource,
+)
 """Fixtures."""
 
 OWN_CLOCKS = {
@@ -44,11 +46,6 @@ OWN_CLOCKS = {
     "checkpoint.everyBatches": 6,
     "recovery.bufferMemory": "16Mi",
 }
-
-
-@pytest.fixture(scope="module")
-def resource() -> StreamTopology:
-    return load_text(ARRIVAL)
 
 
 @pytest.fixture
@@ -162,18 +159,15 @@ def lost_at_random(world: World, rng: random.Random, expected: Rows) -> None:
         world.want(generation, world.engine.punctuations.newest, everything, retain=rng.random() < 0.3)
 
 
-SEEDS = [
-    0,
-    *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 4)),
-    *soak_seeds(26),
-]
-
-
 @pytest.mark.wide
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds([0], range(1, 4), 26)
 def test_random_losses(own: StreamTopology, expected: Rows, tmp_path: Path, seed: int) -> None:
     world = started(own, tmp_path, "n1", "n2", "n3", "n4")
     lost_at_random(world, random.Random(seed), expected)
+    comes_to_its_end(world, expected)
+
+
+def comes_to_its_end(world: World, expected: Rows) -> None:
     Straggler.upto = None
     world.want(10_000, world.engine.punctuations.newest, world.spread(*world.nodes.hosts))
     world.run(lambda e: e.done)
@@ -190,27 +184,7 @@ def test_random_losses_on_nodes_that_are_full(
     full = override(own, {"recovery.bufferMemory": memory, "recovery.bufferDisk": memory})
     world = started(full, tmp_path, "n1", "n2", "n3", "n4")
     lost_at_random(world, random.Random(memory), expected)
-    Straggler.upto = None
-    world.want(10_000, world.engine.punctuations.newest, world.spread(*world.nodes.hosts))
-    world.run(lambda e: e.done)
-    assert shown(world) == expected
-
-
-@pytest.mark.parametrize("stage", [0, 1, 2])
-@pytest.mark.wide
-def test_jobs_that_fail_repeat_nothing(
-    own: StreamTopology, expected: Rows, tmp_path: Path, stage: int
-) -> None:
-    world = started(own, tmp_path, "a", "b", "c", "d")
-
-    def cut(job: int, at: int, slot: int) -> None:
-        if job % 3 == 0 and (at, slot) == (stage, job // 3 % 4):
-            raise ChainError("cut")
-
-    world.nodes.interrupt = cut
-    world.run(lambda e: e.done)
-    assert world.engine.figures.failed_jobs > 3
-    assert shown(world) == expected
+    comes_to_its_end(world, expected)
 
 
 @pytest.mark.wide

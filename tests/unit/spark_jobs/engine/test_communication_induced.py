@@ -1,12 +1,11 @@
 """Communication-induced checkpoints in engine and hosts: output is as without failures, and where replays differ no snapshot
-is useless, also after everything has gone back."""
+is useless, also after everything has gone back.  What own clocks promise it keeps as well: `test_uncoordinated`."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,22 +22,11 @@ from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import load_text, override
 from tests.support.engine_worlds import begun
 from tests.support.losses import lose_a_node_or_everything
-from tests.support.pumped_engine import PumpedNodes
 from tests.support.seeds import soak_seeds
-from tests.unit.spark_jobs.engine import test_uncoordinated
-from tests.unit.spark_jobs.engine.test_uncoordinated import (  # noqa: F401  (fixtures)
-    at_once,
-    expected,
-    in_the_middle,
-    no_waiting,
-    restore,
-    text,
-    to_the_end,
-)
-from tools.testbed import local_engine
+from tests.unit.spark_jobs.engine.test_uncoordinated import in_the_middle, no_waiting, restore, to_the_end  # noqa: F401
 from tools.testbed.local_engine import MANY, World, past, tick
 
-pytestmark = pytest.mark.wide
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("lines_at_once", "no_waiting")]
 
 BATCHES = 60
 LOOP = f"""
@@ -59,12 +47,6 @@ spec:
 """
 """A cycle of three whose replays differ."""
 SEEDS = [0, 1, *soak_seeds(10)]
-
-
-@pytest.fixture(params=["chained", "continuous"])
-def exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "continuous":
-        monkeypatch.setattr(local_engine, "LocalNodes", PumpedNodes)
 
 
 @pytest.fixture
@@ -97,70 +79,6 @@ def assert_one_story(output: dict[str, bytes]) -> None:
     assert len(rows) >= BATCHES - 1
     assert all(row["total"] == row["own"] for row in rows)
     assert all(b["heard"] == a["total"] and b["total"] == a["total"] + b["toss"] for a, b in pairwise(rows))
-
-
-# -- what own clocks promise -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("exchange")
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_losses_change_no_byte(
-    text: str,  # noqa: F811
-    expected: dict[str, bytes],  # noqa: F811
-    tmp_path: Path,
-    seed: int,
-) -> None:
-    test_uncoordinated.test_random_losses_at_any_stage_change_no_byte(
-        text, "induced", expected, tmp_path, seed
-    )
-
-
-@pytest.mark.parametrize(
-    "story",
-    [
-        test_uncoordinated.test_who_is_lost_goes_back_to_its_own_snapshot_and_nobody_else_does,
-        test_uncoordinated.test_a_new_driver_brings_queries_back_one_by_one,
-        test_uncoordinated.test_a_damaged_snapshot_is_passed_over_and_said,
-        test_uncoordinated.test_a_drain_ends_at_a_line_behind_which_nothing_was_released,
-    ],
-)
-def test_it_keeps_what_own_clocks_promise(
-    text: str,  # noqa: F811
-    expected: dict[str, bytes],  # noqa: F811
-    tmp_path: Path,
-    story: Callable[..., None],
-) -> None:
-    story(text, "induced", expected, tmp_path)
-
-
-def test_snapshots_that_were_not_recorded_count_for_no_new_driver(
-    text: str,  # noqa: F811
-    expected: dict[str, bytes],  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    test_uncoordinated.test_a_snapshot_that_was_stored_and_not_recorded_counts_for_no_new_driver(
-        text, "induced", expected, tmp_path, monkeypatch
-    )
-
-
-def test_a_stream_changes_to_it_and_back(
-    text: str,  # noqa: F811
-    expected: dict[str, bytes],  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    test_uncoordinated.test_a_stream_changes_from_one_protocol_to_the_other_and_back(
-        text, expected, tmp_path, "induced"
-    )
-
-
-def test_old_snapshots_are_removed(text: str, tmp_path: Path) -> None:  # noqa: F811
-    test_uncoordinated.test_old_snapshots_are_removed_and_those_that_a_line_names_are_not(
-        text, "induced", tmp_path
-    )
-
-
-# -- what it adds ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("exchange")

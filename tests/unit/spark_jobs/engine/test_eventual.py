@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import pytest
 
 from reprise.algorithms.failure import FailureKind
-from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.node import partition_log
 from reprise.spark_jobs.node.logged import LoggedRuntime
@@ -18,9 +15,15 @@ from reprise.spark_jobs.state.snapshot import Kind
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.engine_worlds import all_anew, begun
 from tests.support.losses import lose_at_any_stage
+from tests.unit.spark_jobs.engine.test_uncoordinated import (
+    ends_though_it_was_dropped,
+    installed,
+    restore,
+    to_the_end,
+)
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.wide
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("lines_at_once")]
 
 WINDOWS = """
 apiVersion: reprise.dev/v1alpha1
@@ -85,15 +88,6 @@ def resource_of(pace: str, **changes: object) -> StreamTopology:
     return override(load_text(WINDOWS), {**eventual, **changes})
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines are recorded with each job, and nobody is far ahead.  Nothing here loses power, so no disk is waited for."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
-    monkeypatch.setattr(local_lines, "SHARE", 0)
-    monkeypatch.setattr(engine_module, "WINDOW", 3)
-
-
 @pytest.fixture(params=["tight", pytest.param("loose", marks=pytest.mark.wide)])
 def pace(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -109,20 +103,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         any(rows for path, rows in found.items() if path.startswith(f"{o}/")) for o in ("timed", "window")
     )
     return found
-
-
-def restore(world: World, node: str) -> None:
-    """The coordinator's plan after a loss: what is lost comes back on this node, and nobody else is named."""
-    desired = world.engine.desired
-    known = dict.fromkeys(world.topology.order, node)
-    known |= {p: n for p, n in desired.assignment.items() if n in world.nodes.hosts}
-    world.want(desired.generation, world.engine.punctuations.newest, known, retain=True)
-
-
-def to_the_end(world: World) -> None:
-    desired = world.engine.desired
-    world.want(desired.generation, world.engine.punctuations.newest, desired.assignment)
-    world.run(lambda e: e.done)
 
 
 def logs(world: World) -> dict[str, LoggedRuntime]:
@@ -171,12 +151,12 @@ def test_who_is_lost_goes_back_to_its_oldest_slot_and_nobody_else_does(
     )
     tick(world, 3)
     newest = world.engine.lines.snapshots[lost][-1]
-    before = {p: i for host in world.nodes.hosts.values() for p, i in host.installed.items()}
+    before = installed(world)
     world.want(1, world.engine.punctuations.newest, assignment, retain=True)
     assert newest.sent > newest.position == world.engine.positions[lost]
     tick(world, 4)
     assert not world.engine.not_kept
-    after = {p: i for host in world.nodes.hosts.values() for p, i in host.installed.items()}
+    after = installed(world)
     assert {p: i for p, i in after.items() if p != lost} == before
     assert logs(world)[lost].replays_to == newest.sent
     to_the_end(world)
@@ -269,10 +249,7 @@ def test_a_damaged_segment_is_passed_over_and_said(
         world.want(1, 0, {p: n for p, n in assignment.items() if p != lost}, retain=True)
         tick(world)
     assert any(f"{lost}: its snapshot of batch" in problem for problem in world.engine.problems)
-    tick(world, 8)
-    if world.engine.not_kept:  # senders had dropped it: the coordinator takes everything back
-        world.want(2, 0, world.engine.desired.assignment, retain=True)
-    to_the_end(world)
+    ends_though_it_was_dropped(world)
     assert world.output() == expected
 
 

@@ -20,15 +20,14 @@ from reprise.spark_jobs.topology import load_text, override
 from tests.support.engine_worlds import all_anew, begun
 from tests.unit.spark_jobs.engine.test_eventual import (
     WINDOWS,
-    at_once,  # noqa: F401
     expected,  # noqa: F401
     logs,
     resource_of,
-    to_the_end,
 )
+from tests.unit.spark_jobs.engine.test_uncoordinated import to_the_end
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.wide
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("lines_at_once")]
 
 _PARSES = "class: reprise.spark_jobs.operators:FlatMap\n"
 ARBITRARY = WINDOWS.replace(_PARSES, f"{_PARSES}      deterministic: false\n")

@@ -9,15 +9,11 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.node.buffers import EdgeBuffer
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.sinks import Sink, differs
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support import engine_worlds
-from tests.support.pumped_engine import PumpedNodes
-from tools.testbed import local_engine
 from tools.testbed.local_engine import World, tick
 
 pytestmark = pytest.mark.wide
@@ -123,7 +119,7 @@ def no_room(patch: pytest.MonkeyPatch) -> Callable[[], None]:
     return full.clear
 
 
-@pytest.mark.parametrize("exchange", ["chained", "continuous"])
+@pytest.mark.usefixtures("exchange")
 @pytest.mark.parametrize("late", [sink_is_slow, disk_is_away, no_room])
 @pytest.mark.parametrize(
     "kept", [{"scope": "global"}, {"bufferMemory": "1"}, {}], ids=["global", "no-memory", "auto"]
@@ -132,13 +128,10 @@ def test_what_goes_back_is_in_a_state_that_is_stored_after_others_went_on_with_i
     expected: Shown,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    exchange: str,
     late: Callable[[pytest.MonkeyPatch], Callable[[], None]],
     kept: dict[str, str],
 ) -> None:
     """Else the batch after a restoration has nothing where rows were, and its output is not what was shown."""
-    if exchange == "continuous":
-        monkeypatch.setattr(local_engine, "LocalNodes", PumpedNodes)
     world = begun(resource_of(**{f"recovery.{name}": value for name, value in kept.items()}), tmp_path)
     Slow.allowed = 19  # one checkpoint after the other
     over = late(monkeypatch)
@@ -155,14 +148,12 @@ def test_what_goes_back_is_in_a_state_that_is_stored_after_others_went_on_with_i
     assert finished(world) == expected
 
 
+@pytest.mark.usefixtures("lines_at_once")
 @pytest.mark.parametrize("log", ["memory", "checkpointed"])
 @pytest.mark.parametrize("lost", ["abc", "b"])
 def test_so_it_is_where_partitions_store_themselves_by_their_own_clocks(
-    expected: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, lost: str
+    expected: Shown, tmp_path: Path, log: str, lost: str
 ) -> None:
-    monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
-    monkeypatch.setattr(local_lines, "SHARE", 0)
-    monkeypatch.setattr(engine_module, "WINDOW", 3)
     changes = {"checkpoint.protocol": "uncoordinated", "checkpoint.log": log, "checkpoint.everyBatches": 3}
     world = begun(resource_of(**changes), tmp_path)
     Slow.allowed = 9

@@ -4,17 +4,13 @@ can be restored from what is stored."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs import pages, spill
-from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.node.command import Ack
 from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -23,7 +19,12 @@ from tests.support.engine_worlds import all_anew, begun
 from tests.support.losses import lose_at_any_stage
 from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
-from tests.unit.spark_jobs.engine.test_uncoordinated import installed, restore, to_the_end
+from tests.unit.spark_jobs.engine.test_uncoordinated import (
+    goes_on_from_the_one_before,
+    installed,
+    restore,
+    to_the_end,
+)
 from tools.testbed.local_engine import World, tick
 
 BATCHES = 40
@@ -41,16 +42,12 @@ def resource_of(protocol: str, state: str = "paged", keep: int = 1) -> StreamTop
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Several pages a state and few files, lines with each job, and nobody far ahead."""
+def small(monkeypatch: pytest.MonkeyPatch, lines_at_once: None) -> None:
+    """Several pages a state and few files."""
     monkeypatch.setattr(pages, "SHIFT", 3)
     monkeypatch.setattr(pages, "PAGE_ROWS", 8)
     monkeypatch.setattr(pages, "CHUNK_ROWS", 8)
     monkeypatch.setattr(page_file, "MOST_FILES", 5)
-    monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
-    monkeypatch.setattr(local_lines, "SHARE", 0)
-    monkeypatch.setattr(engine_module, "WINDOW", 3)
-    yield
 
 
 @pytest.fixture(scope="module")
@@ -183,24 +180,6 @@ def test_a_damaged_page_is_said_and_the_line_before_is_taken(
     assert newest.file.path not in before
     damaged = world.checkpoints / newest.file.path
     damaged.write_bytes(damaged.read_bytes()[:-40])
-    assignment = dict(world.engine.desired.assignment)
-    without = {p: n for p, n in assignment.items() if p != lost}
-    world.want(1, 0, without, retain=True)
-    tick(world)
-    world.want(1, 0, assignment, retain=True)
-    world.run(lambda e: lost in e.failed, limit=8)
-    assert world.engine.failed[lost].kind is FailureKind.CHECKPOINT
-    said = f"{lost}: its snapshot of batch {newest.position} cannot be used"
-    assert any(said in problem for problem in world.engine.problems)
-    world.want(1, 0, without, retain=True)
-    tick(world)
-    world.want(
-        1, 0, {**assignment, lost: next(n for n in world.nodes.hosts if n != assignment[lost])}, retain=True
-    )
-    assert world.engine.positions[lost] < newest.position
-    tick(world, 8)
-    if world.engine.not_kept:
-        world.want(2, 0, world.engine.desired.assignment, retain=True)
-    to_the_end(world)
+    goes_on_from_the_one_before(world, lost, newest)
     assert world.output() == expected
     assert installed(world)

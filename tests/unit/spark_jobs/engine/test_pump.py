@@ -11,7 +11,6 @@ from reprise.spark_jobs.topology import StreamTopology
 from tests.support.engine_worlds import begun
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine import test_recovery, test_scope
-from tools.testbed import local_engine
 from tools.testbed.local_engine import World
 
 FEEDBACK = Path("examples/feedback.yaml")
@@ -22,12 +21,7 @@ def resource(text: str) -> StreamTopology:
     return test_scope.resource_of(text)
 
 
-@pytest.fixture
-def exchange(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_engine, "LocalNodes", PumpedNodes)
-
-
-@pytest.mark.usefixtures("exchange")
+@pytest.mark.usefixtures("by_an_exchange")
 def test_output_is_the_same_as_by_the_chain(
     resource: StreamTopology, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -38,7 +32,7 @@ def test_output_is_the_same_as_by_the_chain(
 
 
 @pytest.mark.wide
-@pytest.mark.usefixtures("exchange")
+@pytest.mark.usefixtures("by_an_exchange")
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(2, 6))]
 )
@@ -49,7 +43,7 @@ def test_losses_failed_jobs_partial_plans_and_new_drivers_change_no_byte(
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("exchange")
+@pytest.mark.usefixtures("by_an_exchange")
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(2, 6))]
 )
@@ -65,7 +59,7 @@ def test_worlds_are_of_the_kind_that_is_asked_for(resource: StreamTopology, tmp_
     assert not isinstance(World(resource, tmp_path, "w").nodes, PumpedNodes)
 
 
-@pytest.mark.usefixtures("exchange")
+@pytest.mark.usefixtures("by_an_exchange")
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(1, 4))])
 def test_output_that_a_replay_could_change_is_shown_once(tmp_path: Path, seed: int) -> None:
     """An operator that is not deterministic: its output waits for a checkpoint, and what was shown stands."""

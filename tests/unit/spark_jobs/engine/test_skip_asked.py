@@ -11,20 +11,23 @@ from typing import Any, ClassVar
 import pytest
 
 from reprise.spark_jobs.contract import Inbox, Kind, Place
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.operators import FlatMap
-from tests.support.engine_worlds import still_shown
+from tests.support import engine_worlds as worlds
+from tests.support.engine_worlds import fault_free, still_shown
 from tests.support.losses import cuts_power, fresh_nodes, replaces
 from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine.test_skipped import (
     back,
     begun,
     check,
+    ends,
     finish,
-    nobody_went_back,
+    loses,
 )
 from tools.testbed.local_engine import World, past, tick
+
+pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
 
 class Picky(FlatMap):
@@ -54,8 +57,7 @@ def world_of(folder: Path, **changes: Any) -> World:
 
 
 @pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "WINDOW", 8)
+def nothing_raises() -> None:
     Picky.bad.clear()
     Picky.raised.clear()
 
@@ -63,11 +65,7 @@ def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     Picky.bad.clear()
-    world = world_of(tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    output = world.output()
-    assert len(output) == 61 * 5
-    return output
+    return fault_free(world_of(tmp_path_factory.mktemp("fault-free")))
 
 
 def poisoned(world: World) -> set[str]:
@@ -85,11 +83,8 @@ def set_aside(world: World, *more: str, anew: Mapping[str, str] | None = None) -
 
 def place(world: World, anew: Mapping[str, str] | None = None, *nodes: str) -> None:
     """All that has no place gets one, with a wish."""
-    engine, living = world.engine, world.nodes.living()
-    at = {p: n for p, n in engine.desired.assignment.items() if n in living and p in engine.positions}
-    others = [p for p in world.topology.order if p not in at]
-    to = nodes or tuple(living)
-    at |= {p: to[i % len(to)] for i, p in enumerate(others)}
+    at = worlds.place(world, nodes or tuple(world.nodes.living()))
+    engine = world.engine
     world.want(engine.desired.generation, engine.punctuations.newest, at, retain=True, anew=anew)
 
 
@@ -118,9 +113,7 @@ def test_a_batch_at_which_code_raises_is_gone_by(tmp_path: Path, expected: dict[
     (found,) = world.engine.skipping.skips
     assert (found.partition, found.until) == ("parse.0", 60)
     assert found.needed is not None and max(found.after.values()) <= found.needed < 23
-    finish(world)
-    nobody_went_back(world)
-    assert check(world, expected)
+    assert ends(world, expected)
     assert Picky.raised == [("parse.0", 23)]
 
 
@@ -163,9 +156,7 @@ def test_a_state_that_cannot_be_read_is_not_asked_for(tmp_path: Path, expected: 
     assert {s.partition for s in world.engine.skipping.skips} == set(lost)
     world.run(past(31))
     assert not world.engine.bad_checkpoints
-    finish(world)
-    nobody_went_back(world)
-    assert check(world, expected)
+    assert ends(world, expected)
 
 
 @pytest.mark.long
@@ -212,18 +203,15 @@ def test_a_wish_is_obeyed_once(tmp_path: Path, expected: dict[str, bytes]) -> No
 def test_a_wish_that_is_taken_back_leaves_nothing(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
-    world.nodes.lose(world.engine.desired.assignment["parse.0"])
-    tick(world, 1)
+    loses(world, "parse.0", jobs=1)
     set_aside(world, "parse.0", anew={"parse.0": "w1"})
     tick(world, 2)
     assert world.engine.skipping.sealed == ("parse.0",)
     set_aside(world)
     assert world.engine.skipping.sealed == ()
     place(world)
-    finish(world)
-    nobody_went_back(world)
+    assert ends(world, expected) == set()
     assert world.engine.skipping.skips == ()
-    assert check(world, expected) == set()
 
 
 @pytest.mark.long
@@ -233,8 +221,7 @@ def test_a_wish_that_is_taken_back_with_the_plan_itself_leaves_nothing(
     """The driver reads the newest desired state, and may never see the one in which nothing was placed yet."""
     world = world_of(tmp_path)
     world.run(past(25))
-    world.nodes.lose(world.engine.desired.assignment["parse.0"])
-    tick(world, 1)
+    loses(world, "parse.0", jobs=1)
     set_aside(world, "parse.0", anew={"parse.0": "w1"})
     tick(world, 2)
     place(world)
@@ -249,9 +236,7 @@ def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
 ) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
-    at = world.engine.desired.assignment
-    world.nodes.lose(*{at["parse.0"], at["window.1"]})
-    tick(world, 1)
+    loses(world, "parse.0", "window.1", jobs=1)
     skip(world, "parse.0")
     assert world.engine.skipping.skips == ()
     (said,) = [p for p in world.engine.problems if "not skipped" in p]
@@ -265,8 +250,7 @@ def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
 def test_a_source_is_not_skipped(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
-    world.nodes.lose(world.engine.desired.assignment["tweets.0"])
-    tick(world, 1)
+    loses(world, "tweets.0", jobs=1)
     skip(world, "tweets.0", "parse.0")
     assert world.engine.skipping.skips == ()
     assert any("spec.sources[tweets]: a source cannot begin anew" in p for p in world.engine.problems)
@@ -308,9 +292,7 @@ def test_what_is_being_restored_begins_anew_in_place_of_that(
     assert {"parse.0"} <= world.engine.installing
     skip(world, *lost)
     assert {s.partition for s in world.engine.skipping.skips} == set(lost)
-    finish(world)
-    nobody_went_back(world)
-    assert check(world, expected)
+    assert ends(world, expected)
 
 
 def absent(world: World) -> list[str]:
@@ -407,8 +389,7 @@ def test_who_reads_what_is_skipped_is_promoted_meanwhile(
     set_aside(world, anew=anew)
     tick(world, 2)
     world.nodes.start("e", "f")
-    world.nodes.lose(world.engine.desired.assignment["window.1"])
-    tick(world, 2)
+    loses(world, "window.1")
     placed(world, random.Random(2), anew)
     assert "window.1" in promoted
     Picky.bad.clear()

@@ -15,10 +15,10 @@ from reprise.algorithms.failure import Failure, FailureKind
 from reprise.spark_jobs.errors import StoreError
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.state.skips import Skip, SkipRecords
-from reprise.spark_jobs.topology import load_text
-from tests.support.engine_worlds import still_shown
+from reprise.spark_jobs.topology import expand, load_text
+from tests.support.engine_worlds import fault_free, place, placed, still_shown, to_its_end
 from tests.support.hashtags import SKIPPED
-from tests.support.losses import cuts_power, fresh_nodes, replaces
+from tests.support.losses import lose_nodes_at_any_moment, tick_losing
 from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
 
@@ -57,32 +57,23 @@ def world_of(folder: Path, forgetful: Collection[str] = ("parse", "window", "bes
 
 def begun(folder: Path, changes: Mapping[str, Any]) -> World:
     """At work on all nodes; `parse.0` is alone on its own."""
-    world = World(load_text(SKIPPED, changes=changes), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, {**world.spread(*NODES), "window.2": "d"})
-    return world
+    resource = load_text(SKIPPED, changes=changes)
+    spread = {p: NODES[i % len(NODES)] for i, p in enumerate(expand(resource).order)}
+    return placed(resource, folder, {**spread, "window.2": "d"})
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = world_of(tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    output = world.output()
-    assert len(output) == 61 * 5
-    return output
+    return fault_free(world_of(tmp_path_factory.mktemp("fault-free")))
 
 
 def restore(
     world: World, *nodes: str, checkpoint: int | None = None, standbys: Mapping[str, str] | None = None
 ) -> None:
     """What is not at work goes to these nodes, and nobody goes back; `checkpoint`: another one than the newest."""
-    engine, living = world.engine, world.nodes.living()
-    placed = {p: n for p, n in engine.desired.assignment.items() if n in living and p in engine.positions}
-    others = [p for p in world.topology.order if p not in placed]
-    placed |= {p: nodes[i % len(nodes)] for i, p in enumerate(others)}
-    newest = engine.punctuations.newest if checkpoint is None else checkpoint
-    world.want(engine.desired.generation, newest, placed, retain=True, standbys=standbys)
+    newest = world.engine.punctuations.newest if checkpoint is None else checkpoint
+    at = place(world, nodes)
+    world.want(world.engine.desired.generation, newest, at, retain=True, standbys=standbys)
 
 
 def back(world: World, *nodes: str) -> None:
@@ -92,13 +83,7 @@ def back(world: World, *nodes: str) -> None:
 
 
 def finish(world: World) -> None:
-    """To the end of the stream; where output is missing that nobody kept everything goes back, as a coordinator decides."""
-    for _ in range(40):
-        world.run(lambda e: e.done or bool(e.not_kept))
-        if world.engine.done:
-            return
-        back(world, *world.nodes.living())
-    raise AssertionError("it goes back again and again")
+    to_its_end(world, lambda w: back(w, *w.nodes.living()))
 
 
 def nobody_went_back(world: World) -> None:
@@ -129,22 +114,31 @@ def check(world: World, expected: dict[str, bytes]) -> set[str]:
     return found
 
 
+def ends(world: World, expected: dict[str, bytes]) -> set[str]:
+    """To the end of the stream, and nobody goes back; what is marked."""
+    finish(world)
+    nobody_went_back(world)
+    return check(world, expected)
+
+
+def loses(world: World, *partitions: str, jobs: int = 2) -> None:
+    """The nodes of these are lost, and so many jobs find it out."""
+    world.nodes.lose(*{world.engine.desired.assignment[p] for p in partitions})
+    tick(world, jobs)
+
+
 @pytest.mark.wide
 def test_a_partition_begins_anew_and_what_lacks_its_rows_is_marked(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
     world = world_of(tmp_path, ["parse"])
     world.run(past(25))
-    at = world.engine.desired.assignment
-    world.nodes.lose(at["parse.0"])
-    tick(world, 2)
+    loses(world, "parse.0")
     restore(world, *world.nodes.living())
     (skip,) = world.engine.skipping.skips
     assert skip.partition == "parse.0"
     assert skip.until == world.engine.positions["parse.0"] == world.engine.horizon
-    finish(world)
-    nobody_went_back(world)
-    found = check(world, expected)
+    found = ends(world, expected)
     assert found
     assert {int(n.split("batch-")[1][:8]) for n in found if n.startswith("all")} == set(
         range(min(skip.after.values()) + 1, skip.until + 1)
@@ -161,21 +155,11 @@ def test_a_node_is_lost_at_any_stage(
     world = world_of(tmp_path)
     world.run(past(25))
     node = world.engine.desired.assignment[partition]
-    slot = sorted(world.nodes.hosts).index(node)
-
-    def dies(_job: int, at: int, of: int) -> None:
-        if (at, of) == (stage, slot) and node in world.nodes.hosts:
-            world.nodes.lose(node)
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
+    tick_losing(world, node, stage, in_turn=True)
     tick(world, 2)
     restore(world, *world.nodes.living())
     assert partition in {skip.partition for skip in world.engine.skipping.skips}
-    finish(world)
-    nobody_went_back(world)
-    assert check(world, expected)
+    assert ends(world, expected)
 
 
 @pytest.mark.wide
@@ -185,14 +169,10 @@ def test_a_reader_that_is_lost_too_is_restored_and_so_is_what_it_reads(
     """`window` comes back with its state, so it needs all that `parse` has made since the checkpoint."""
     world = world_of(tmp_path, ["parse"])
     world.run(past(25))
-    at = world.engine.desired.assignment
-    world.nodes.lose(*{at["parse.0"], at["window.1"]})
-    tick(world, 2)
+    loses(world, "parse.0", "window.1")
     restore(world, *world.nodes.living())
     assert world.engine.skipping.skips == ()
-    finish(world)
-    nobody_went_back(world)
-    assert check(world, expected) == set()
+    assert ends(world, expected) == set()
 
 
 @pytest.mark.wide
@@ -204,8 +184,7 @@ def test_what_was_shown_before_it_was_said_to_lack_rows_is_marked_as_well(
     world = world_of(tmp_path, ["parse"])
     world.run(past(25))
     engine, at = world.engine, world.engine.desired.assignment
-    world.nodes.lose(*{at["parse.0"], at["window.1"]})
-    tick(world, 2)
+    loses(world, "parse.0", "window.1")
     assert "best.0" in engine.positions
     living = world.nodes.living()
     first = {p: n if n in living else at["best.0"] for p, n in at.items() if p != "parse.0"}
@@ -218,23 +197,17 @@ def test_what_was_shown_before_it_was_said_to_lack_rows_is_marked_as_well(
     tick(world)
     named = range(skip.marked["best.0"][0], before + 1)
     assert {f"best/0/batch-{b:08d}{MARK}" for b in named} <= world.output().keys()
-    finish(world)
-    nobody_went_back(world)
-    check(world, expected)
+    ends(world, expected)
 
 
 @pytest.mark.long
 def test_whole_queries_begin_anew_together(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
-    at = world.engine.desired.assignment
-    world.nodes.lose(at["parse.0"], *{at["window.0"], at["best.0"]} - {at["parse.0"]})
-    tick(world, 2)
+    loses(world, "parse.0", "window.0", "best.0")
     restore(world, *world.nodes.living())
     assert len(world.engine.skipping.skips) > 1
-    finish(world)
-    nobody_went_back(world)
-    assert check(world, expected)
+    assert ends(world, expected)
 
 
 @pytest.mark.wide
@@ -270,8 +243,7 @@ def test_what_fails_later_shows_the_same_again(tmp_path: Path, expected: dict[st
     world = world_of(tmp_path)
     world.run(past(24))
     newest = world.engine.punctuations.newest
-    world.nodes.lose(world.engine.desired.assignment["parse.0"])
-    tick(world, 2)
+    loses(world, "parse.0")
     restore(world, *world.nodes.living())
     world.run(lambda e: past(27)(e) or bool(e.not_kept))
     assert (skips := world.engine.skipping.skips)
@@ -285,8 +257,7 @@ def test_what_fails_later_shows_the_same_again(tmp_path: Path, expected: dict[st
     elif then == "rollback":
         back(world, *world.nodes.living())
     else:
-        world.nodes.lose(world.engine.desired.assignment["window.0"])
-        tick(world, 1)
+        loses(world, "window.0", jobs=1)
         restore(world, *world.nodes.living())
     finish(world)
     assert check(world, expected)
@@ -303,8 +274,7 @@ def test_two_gaps_are_told_until_a_newer_checkpoint_is_restored_from(
     checkpoint = world.engine.punctuations.newest
     for batch in (12, 33):
         world.run(past(batch))
-        world.nodes.lose(world.engine.desired.assignment["parse.0"])
-        tick(world, 2)
+        loses(world, "parse.0")
         restore(world, *world.nodes.living(), checkpoint=checkpoint)
     one, two = (skip for skip in world.engine.skipping.skips if skip.partition == "parse.0")
     told = world.engine.progress
@@ -326,9 +296,7 @@ def test_without_word_of_the_readers_all_is_restored(tmp_path: Path, expected: d
     world.engine._lose("parse.0", Failure(FailureKind.NODE_LOST))
     restore(world, *world.nodes.living())
     assert world.engine.skipping.skips == ()
-    finish(world)
-    nobody_went_back(world)
-    assert check(world, expected) == set()
+    assert ends(world, expected) == set()
 
 
 @pytest.mark.wide
@@ -338,10 +306,8 @@ def test_a_moved_partition_keeps_its_state(tmp_path: Path, expected: dict[str, b
     engine = world.engine
     moved = {**engine.desired.assignment, "parse.0": "d", "window.0": "a"}
     world.want(1, engine.punctuations.newest, moved, retain=True)
-    finish(world)
-    nobody_went_back(world)
+    assert ends(world, expected) == set()
     assert world.engine.skipping.skips == ()
-    assert check(world, expected) == set()
 
 
 @pytest.mark.long
@@ -350,8 +316,7 @@ def test_nothing_is_installed_while_it_is_not_known_what_is_on_record(
 ) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
-    world.nodes.lose(world.engine.desired.assignment["parse.0"])
-    tick(world, 2)
+    loses(world, "parse.0")
     wrote = SkipRecords.write
 
     def written_and_not_answered(self: SkipRecords, skips: Collection[Skip]) -> None:
@@ -369,9 +334,7 @@ def test_nothing_is_installed_while_it_is_not_known_what_is_on_record(
     assert world.engine.skipping.skips
     record = json.loads((world.checkpoints / "skipped" / "00000001.json").read_text())
     assert [r["partition"] for r in record] == [s.partition for s in world.engine.skipping.skips]
-    finish(world)
-    nobody_went_back(world)
-    assert check(world, expected)
+    assert ends(world, expected)
 
 
 def test_what_was_skipped_is_skipped_again_where_nothing_may_be_skipped_any_more(tmp_path: Path) -> None:
@@ -403,29 +366,14 @@ def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes]
     rng = random.Random(seed)
     names = ["parse", "window", "best", "all"]
     world = world_of(tmp_path, rng.sample(names, rng.randint(1, 4)))
-    fresh = fresh_nodes()
-    shown: dict[str, bytes] = {}
-    cuts_power(world, rng)
-    for _ in range(rng.randint(2, 5)):
-        tick(world, rng.randint(1, 12))
-        if world.engine.done:
-            break
-        replaces(world, rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2)), fresh)
-        tick(world, rng.randint(0, 3))
-        kind = rng.random()
-        if kind < 0.15:
-            newest = world.engine.punctuations.newest
-            world.driver()
-            world.engine.begin(newest)
-            world.want(rng.randint(1, 3), newest, world.spread(*world.nodes.living()), retain=True)
-        elif kind < 0.3 or world.engine.not_kept:
-            back(world, *world.nodes.living())
-        else:
-            restore(world, *rng.sample(sorted(world.nodes.hosts), 3))
-        shown = still_shown(world, shown)
-    world.nodes.interrupt = lambda *_: None
-    tick(world, 1)
+    lose_nodes_at_any_moment(
+        world,
+        rng,
+        lambda w: back(w, *w.nodes.living()),
+        lambda living: restore(world, *rng.sample(living, 3)),
+    )
     restore(world, *world.nodes.living())
+    shown = world.output()
     finish(world)
     check(world, expected)
     still_shown(world, shown)
@@ -447,14 +395,11 @@ def test_a_reader_that_is_handed_to_its_standby_in_the_same_step_does_not_stay(
     world.nodes.start("e")
     world.want(1, 0, at, standbys={p: "e" for p in at if p.startswith("window")})
     world.run(lambda e: len(e.progress.standbys) == 3 and past(4)(e))
-    world.nodes.lose(at["parse.0"])
-    tick(world, 2)
+    loses(world, "parse.0")
     reader = next(p for p in at if p.startswith("window") and p in engine.positions)
     assert engine.progress.standbys[reader] < engine.positions[reader]
     now = {p: n for p, n in at.items() if n in world.nodes.hosts}
     lost = dict.fromkeys(at.keys() - now.keys(), "e")
     world.want(1, engine.punctuations.newest, {**now, **lost, reader: "e"}, retain=True)
     assert "parse.0" not in {skip.partition for skip in engine.skipping.skips}
-    finish(world)
-    nobody_went_back(world)
-    check(world, expected)
+    ends(world, expected)

@@ -7,20 +7,20 @@ import json
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.kafka import transactions
 from reprise.spark_jobs.kafka.transactions import Session
 from tests.support.fake_kafka import Broker
+from tests.support.losses import fresh_nodes, lose_nodes_at_any_moment
 from tests.support.seeds import seeds
-from tests.unit.spark_jobs.engine.test_skipped import back, begun, finish, nobody_went_back, restore
+from tests.unit.spark_jobs.engine.test_skipped import back, begun, finish, loses, nobody_went_back, restore
 from tests.unit.spark_jobs.engine.test_standbys import recover
 from tools.testbed.local_engine import World, past, tick
 
@@ -114,9 +114,7 @@ def check(broker: Broker, world: World, expected: Shown) -> None:
 def test_what_lacks_rows_is_marked_in_kafka_too(broker: Broker, tmp_path: Path, expected: Shown) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
-    at = world.engine.desired.assignment
-    world.nodes.lose(at["parse.0"], *{at["window.0"], at["best.0"]} - {at["parse.0"]})
-    tick(world, 2)
+    loses(world, "parse.0", "window.0", "best.0")
     restore(world, *world.nodes.living())
     assert len(world.engine.skipping.skips) > 1
     finish(world)
@@ -135,30 +133,13 @@ def test_nodes_and_brokers_fail_at_any_moment(
 ) -> None:
     rng = random.Random(seed)
     world = world_of(tmp_path)
-    fresh = iter(f"n{i}" for i in range(100))
 
-    def fails(job: int, stage: int, slot: int) -> None:
-        if rng.random() < 0.02:
-            raise ChainError("power cut")
-        if rng.random() < 0.05:
-            broker.faults.append(rng.choice(["unheard", "done", "prepared"]))
+    def planned(living: Sequence[str]) -> None:
+        restore(world, *rng.sample(living, 3))
+        broker.faults.extend(rng.choices(["unheard", "done", "prepared"], k=rng.randint(0, 3)))
 
-    world.nodes.interrupt = fails
-    for _ in range(rng.randint(2, 4)):
-        tick(world, rng.randint(1, 12))
-        if world.engine.done:
-            break
-        lost = rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2))
-        world.nodes.lose(*lost)
-        world.nodes.start(*(next(fresh) for _ in lost))
-        tick(world, rng.randint(0, 3))
-        if rng.random() < 0.3 or world.engine.not_kept:
-            back(world, *world.nodes.living())
-        else:
-            restore(world, *rng.sample(sorted(world.nodes.hosts), 3))
-    world.nodes.interrupt = lambda *_: None
+    lose_nodes_at_any_moment(world, rng, lambda w: back(w, *w.nodes.living()), planned)
     broker.faults.clear()
-    tick(world, 1)
     restore(world, *world.nodes.living())
     finish(world)
     check(broker, world, expected)
@@ -191,7 +172,7 @@ def test_what_a_standby_shows_of_batches_that_lack_rows_is_marked_too(
     for name in ("write", "mark"):
         monkeypatch.setattr(Session, name, answered(getattr(Session, name)))
     world = world_of(tmp_path, window, buffer="64")
-    fresh = iter(f"n{i}" for i in range(100))
+    fresh = fresh_nodes()
     windows = [p for p in world.topology.order if p.startswith("window")] if "standby" in window else []
 
     def planned() -> None:

@@ -16,6 +16,7 @@ from tests.unit.spark_jobs.engine.test_skipped import (
     check,
     expected,  # noqa: F401 - the output without a failure, which is the same
     finish,
+    loses,
     nobody_went_back,
     restore,
 )
@@ -41,8 +42,7 @@ def ahead_of_its_partition(folder: Path, patch: pytest.MonkeyPatch) -> World:
     world.run(lambda e: e.punctuations.newest >= 10 and past(12)(e) and "window.0" in e.progress.standbys)
     patch.setattr(FileSink, "store", stores)
     tick(world, 4)
-    world.nodes.lose(at["parse.0"])
-    tick(world, 1)
+    loses(world, "parse.0", jobs=1)
     away.clear()
     tick(world, 1)
     restore(world, "a", standbys={"window.0": "e"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,18 +12,19 @@ import pytest
 
 from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node import host as host_module
+from reprise.spark_jobs.state.snapshot import Snapshot
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.engine_worlds import all_anew, begun
 from tests.support.losses import lose_a_node_or_everything, lose_at_any_stage
 from tests.support.seeds import soak_seeds
+from tests.unit.spark_jobs.engine import test_recovery
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.wide
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("lines_at_once", "no_waiting")]
 
 FEEDBACK = Path("examples/feedback.yaml")
 BATCHES = 40
@@ -40,14 +40,6 @@ def resource_of(text: str, log: str, **changes: object) -> StreamTopology:
     return override(load_text(text), {"sources[tweets].with.batches": BATCHES, **checkpoint, **changes})
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines are recorded with each job, and nobody is far ahead."""
-    monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
-    monkeypatch.setattr(local_lines, "SHARE", 0)
-    monkeypatch.setattr(engine_module, "WINDOW", 3)
-
-
 @pytest.fixture(scope="module", params=["diamond", "feedback"])
 def text(request: pytest.FixtureRequest) -> str:
     found = DIAMOND if request.param == "diamond" else FEEDBACK.read_text()
@@ -57,6 +49,18 @@ def text(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(params=["memory", "checkpointed"])
 def log(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(params=["memory", "checkpointed", "induced"])
+def own_clocks(request: pytest.FixtureRequest) -> str:
+    """The same, and with communication-induced checkpoints."""
+    return str(request.param)
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States of these sizes are all installed within a stage."""
+    monkeypatch.setattr(host_module, "JOIN_S", 10.0)
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +100,9 @@ def to_the_end(world: World) -> None:
 
 
 def test_who_is_lost_goes_back_to_its_own_snapshot_and_nobody_else_does(
-    text: str, log: str, expected: dict[str, bytes], tmp_path: Path
+    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    world = begun(resource_of(text, log), tmp_path)
+    world = begun(resource_of(text, own_clocks), tmp_path)
     in_the_middle(world)
     assignment = dict(world.engine.desired.assignment)
     lost = next(p for p in world.topology.order if p.startswith("count"))
@@ -121,13 +125,14 @@ def test_who_is_lost_goes_back_to_its_own_snapshot_and_nobody_else_does(
 SEEDS = [*range(4), *soak_seeds(8)]
 
 
+@pytest.mark.usefixtures("exchange")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_losses_at_any_stage_change_no_byte(
-    text: str, log: str, expected: dict[str, bytes], tmp_path: Path, seed: int
+    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path, seed: int
 ) -> None:
     """One node after the other, also while what the one before had is being restored; senders and receivers alike."""
     dice = random.Random(seed)
-    world = begun(resource_of(text, log), tmp_path)
+    world = begun(resource_of(text, own_clocks), tmp_path)
     tick(world, dice.randint(1, 25))
     for k in range(4):
         lose_at_any_stage(world, dice)
@@ -137,11 +142,19 @@ def test_random_losses_at_any_stage_change_no_byte(
         restore(world, f"new{k}")
         tick(world, dice.randint(0, 6))
         assert not world.engine.not_kept
-        if log != "memory" or not k:
+        if own_clocks != "memory" or not k:
             still = {p: i for p, i in installed(world).items() if p in before}
             assert still == before, "nobody who lives goes back"
     to_the_end(world)
     assert world.output() == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_losses_failed_jobs_partial_plans_and_new_drivers_change_no_byte(
+    text: str, log: str, expected: dict[str, bytes], tmp_path: Path, seed: int
+) -> None:
+    """With rollbacks of everything, as a coordinator decides them that goes by rounds."""
+    test_recovery.test_random_losses(resource_of(text, log), expected, tmp_path, seed)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -161,9 +174,9 @@ def test_a_new_driver_goes_on_from_the_line_on_record(
 
 
 def test_a_new_driver_brings_queries_back_one_by_one(
-    text: str, log: str, expected: dict[str, bytes], tmp_path: Path
+    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    world = begun(resource_of(text, log), tmp_path)
+    world = begun(resource_of(text, own_clocks), tmp_path)
     in_the_middle(world)
     newest = world.engine.punctuations.newest
     world.nodes.lose(*world.nodes.hosts)
@@ -195,10 +208,10 @@ def assert_no_more_is_trimmed_than(world: World, told: dict[str, int]) -> dict[t
 
 
 def test_a_snapshot_that_was_stored_and_not_recorded_counts_for_no_new_driver(
-    text: str, log: str, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver dies between the store of a snapshot and its record: nothing was trimmed for it."""
-    world = begun(resource_of(text, log), tmp_path)
+    world = begun(resource_of(text, own_clocks), tmp_path)
     in_the_middle(world)
     recorded = {p: s.position for p, s in world.engine.lines.line.items()}
 
@@ -218,9 +231,9 @@ def test_a_snapshot_that_was_stored_and_not_recorded_counts_for_no_new_driver(
 
 
 def test_a_damaged_snapshot_is_passed_over_and_said(
-    text: str, log: str, expected: dict[str, bytes], tmp_path: Path
+    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    world = begun(resource_of(text, log), tmp_path)
+    world = begun(resource_of(text, own_clocks), tmp_path)
     in_the_middle(world)
     world.forget()
     known = world.engine.lines.snapshots
@@ -228,26 +241,36 @@ def test_a_damaged_snapshot_is_passed_over_and_said(
     damaged = known[lost][-1]
     assert damaged.file is not None
     (world.checkpoints / damaged.file.path).write_bytes(b"damaged")
-    node = world.engine.desired.assignment[lost]
+    goes_on_from_the_one_before(world, lost, damaged)
+    assert world.output() == expected
+
+
+def goes_on_from_the_one_before(world: World, lost: str, damaged: Snapshot) -> None:
+    """It is lost, and its newest snapshot is damaged.  That is said, and elsewhere it begins at the one before."""
     assignment = dict(world.engine.desired.assignment)
-    world.want(1, 0, {p: n for p, n in assignment.items() if p != lost}, retain=True)
+    others = {p: n for p, n in assignment.items() if p != lost}
+    world.want(1, 0, others, retain=True)
     tick(world)
     world.want(1, 0, assignment, retain=True)
     world.run(lambda e: lost in e.failed, limit=8)
     assert world.engine.failed[lost].kind is FailureKind.CHECKPOINT
-    assert any(
-        f"{lost}: its snapshot of batch {damaged.position} cannot be used" in p for p in world.engine.problems
-    )
+    said = f"{lost}: its snapshot of batch {damaged.position} cannot be used"
+    assert any(said in problem for problem in world.engine.problems)
     assert not world.engine.bad_checkpoints
-    world.want(1, 0, {p: n for p, n in assignment.items() if p != lost}, retain=True)
+    world.want(1, 0, others, retain=True)
     tick(world)
-    world.want(1, 0, {**assignment, lost: next(n for n in world.nodes.hosts if n != node)}, retain=True)
+    elsewhere = next(n for n in world.nodes.hosts if n != assignment[lost])
+    world.want(1, 0, {**assignment, lost: elsewhere}, retain=True)
     assert world.engine.positions[lost] < damaged.position
+    ends_though_it_was_dropped(world)
+
+
+def ends_though_it_was_dropped(world: World) -> None:
+    """Senders may have dropped what somebody needs who went far back: then a coordinator takes everything back."""
     tick(world, 8)
-    if world.engine.not_kept:  # senders had dropped it: the coordinator takes everything back
+    if world.engine.not_kept:
         world.want(2, 0, world.engine.desired.assignment, retain=True)
     to_the_end(world)
-    assert world.output() == expected
 
 
 def test_when_no_line_is_left_the_driver_says_so_and_nothing_changes(tmp_path: Path) -> None:
@@ -284,9 +307,9 @@ def test_output_dropped_for_want_of_room_takes_back_who_dropped_it(
 
 
 def test_old_snapshots_are_removed_and_those_that_a_line_names_are_not(
-    text: str, log: str, tmp_path: Path
+    text: str, own_clocks: str, tmp_path: Path
 ) -> None:
-    world = begun(resource_of(text, log), tmp_path)
+    world = begun(resource_of(text, own_clocks), tmp_path)
     lines = world.engine.lines
     while not world.engine.done:
         tick(world)
@@ -361,9 +384,9 @@ def test_a_partition_without_state_stores_no_file_where_nothing_of_its_output_is
 
 
 def test_a_drain_ends_at_a_line_behind_which_nothing_was_released(
-    text: str, log: str, expected: dict[str, bytes], tmp_path: Path
+    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    world = begun(resource_of(text, log), tmp_path)
+    world = begun(resource_of(text, own_clocks), tmp_path)
     in_the_middle(world)
     world.engine.drain.asked = True
     world.run(lambda e: e.drained is not None)
@@ -419,12 +442,11 @@ def test_a_job_that_fails_loses_no_request(text: str, log: str, tmp_path: Path) 
     world.run(lambda e: all(e.lines.snapshots[p][-1].position >= k for p, k in asked.items()), limit=60)
 
 
-@pytest.mark.parametrize("partition_file", ["memory", "checkpointed"])
 def test_a_stream_changes_from_one_protocol_to_the_other_and_back(
-    text: str, expected: dict[str, bytes], tmp_path: Path, partition_file: str
+    text: str, expected: dict[str, bytes], tmp_path: Path, own_clocks: str
 ) -> None:
     world = begun(resource_of(text, ""), tmp_path)
-    for k, other in enumerate((partition_file, "", partition_file)):
+    for k, other in enumerate((own_clocks, "", own_clocks)):
         far = past(8 * (k + 1))
         world.run(lambda engine, far=far, k=k: far(engine) and (k > 0 or engine.punctuations.newest > 0))  # type: ignore[misc]
         newest = world.engine.punctuations.newest
@@ -499,13 +521,6 @@ def test_output_that_a_replay_could_change_tells_one_story(log: str, tmp_path: P
     assert len(after) == world.engine.final
     assert len(rows) > 40
     assert all(b["total"] == a["total"] + b["toss"] for a, b in pairwise(rows))
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """States of these sizes are all installed within a stage."""
-    monkeypatch.setattr(host_module, "JOIN_S", 10.0)
-    yield
 
 
 def test_after_a_damaged_snapshot_no_later_driver_finds_a_line_of_what_is_made_differently_now(
