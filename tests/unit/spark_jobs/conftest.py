@@ -7,8 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from reprise.spark_jobs.kafka import transactions
+from tests.support.fake_kafka import Broker
+
 ROOM = Path(__file__).parent
 MANY = [ROOM / "engine", ROOM / "operators"]
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """Brokers that the transactions of this process meet."""
+    made = Broker()
+    made.patch(monkeypatch, transactions)
+    return made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

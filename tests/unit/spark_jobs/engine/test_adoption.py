@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
@@ -40,6 +39,13 @@ def begun(resource: StreamTopology, folder: Path) -> World:
     world = World(resource, folder, "w")
     world.nodes.start(*NODES)
     decide(world, 1, 0, world.spread(*NODES))
+    return world
+
+
+def in_the_middle(text: str, folder: Path) -> World:
+    """The same, when checkpoint 10 is complete."""
+    world = begun(resource_of(text), folder)
+    world.run(lambda e: e.punctuations.newest >= 10)
     return world
 
 
@@ -112,8 +118,7 @@ def goes_on(world: World, spare: str = "") -> None:
 def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(
     text: str, expected: dict[str, bytes], tmp_path: Path, job: int, stage: int, slot: int
 ) -> None:
-    world = begun(resource_of(text), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(text, tmp_path)
     dies(world, world.engine.jobs + job, stage, slot)
     before, positions = installed(world), dict(world.engine.positions)
     newest = world.engine.punctuations.newest
@@ -145,8 +150,7 @@ def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(
 def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restored(
     text: str, expected: dict[str, bytes], tmp_path: Path, gone: int
 ) -> None:
-    world = begun(resource_of(text), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(text, tmp_path)
     dies(world, world.engine.jobs + 9, 1, 2)
     lost = random.Random(gone).sample(NODES, gone)
     world.nodes.lose(*lost)
@@ -165,8 +169,7 @@ def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restore
 def test_a_host_that_is_killed_with_the_driver_has_nothing_on_the_node_that_lives(
     text: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    world = begun(resource_of(text), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(text, tmp_path)
     dies(world, world.engine.jobs + 9, 1, 2)
     world.nodes.lose("c")
     before = installed(world)
@@ -210,8 +213,7 @@ def test_a_driver_that_ends_at_once_leaves_everything_for_the_next(
     text: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     """After the survey alone, after a job, and before anybody has decided for it."""
-    world = begun(resource_of(text), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(text, tmp_path)
     before = installed(world)
     for jobs in (0, 1, 0, 2):
         assert follows(world) == ""
@@ -227,8 +229,7 @@ def test_a_driver_that_ends_at_once_leaves_everything_for_the_next(
 def test_a_survey_that_does_not_reach_all_is_asked_again_without_who_is_gone(
     text: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    world = begun(resource_of(text), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(text, tmp_path)
     desired = next_driver(world)
     before = installed(world)
 
@@ -271,8 +272,7 @@ def test_hosts_that_have_answered_the_next_driver_refuse_the_one_before(
 ) -> None:
     # all ranges are on record: where time has passed, a next block would meet the later claim before a host is asked
     monkeypatch.setattr(ledger_module, "AHEAD", 1000)
-    world = begun(resource_of(text), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(text, tmp_path)
     old = world.engine
     desired = next_driver(world)
     old.tick(world.nodes.living(), threading.Event())
@@ -296,8 +296,7 @@ def test_hosts_that_have_answered_the_next_driver_refuse_the_one_before(
 @pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_path: Path) -> None:
-    world = begun(resource_of(DIAMOND), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(DIAMOND, tmp_path)
     desired = next_driver(world)
     living = {n: h for n, h in world.nodes.living().items() if n != "d"}
     assert adopt(world.engine, desired, living) == ""
@@ -314,8 +313,7 @@ def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_p
 def test_a_store_that_does_not_answer_keeps_nobody_from_going_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = begun(resource_of(DIAMOND), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(DIAMOND, tmp_path)
     desired = next_driver(world)
 
     def away(*_: object) -> None:
@@ -354,8 +352,7 @@ def elsewhere(desired: EngineSpec) -> EngineSpec:
 def test_what_does_not_fit_the_last_desired_state_is_left(
     tmp_path: Path, change: Callable[[EngineSpec], EngineSpec], reason: str
 ) -> None:
-    world = begun(resource_of(DIAMOND), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(DIAMOND, tmp_path)
     assert reason in refused(world, change)
 
 
@@ -364,8 +361,7 @@ def test_what_does_not_fit_the_last_desired_state_is_left(
 def test_states_that_hosts_have_read_for_the_driver_before_are_not_counted_again(
     tmp_path: Path, surveyed: bool
 ) -> None:
-    world = begun(resource_of(DIAMOND), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(DIAMOND, tmp_path)
     decide(world, 2, 10, world.spread(*NODES))
     world.run(lambda e: not e.installing)
     read = world.engine.figures.states_here + world.engine.figures.states_there
@@ -381,8 +377,7 @@ def test_states_that_hosts_have_read_for_the_driver_before_are_not_counted_again
 
 @pytest.mark.long
 def test_hosts_of_another_resource_have_nothing_for_this_one(tmp_path: Path) -> None:
-    world = begun(resource_of(DIAMOND), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(DIAMOND, tmp_path)
     world.resource = resource_of(DIAMOND, window="90s")
     assert "it has partitions of another resource" in refused(world)
     assert not installed(world)
@@ -390,8 +385,7 @@ def test_hosts_of_another_resource_have_nothing_for_this_one(tmp_path: Path) -> 
 
 @pytest.mark.long
 def test_hosts_of_another_stream_have_nothing_for_this_one(tmp_path: Path) -> None:
-    world = begun(resource_of(DIAMOND), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(DIAMOND, tmp_path)
     world.checkpoints = tmp_path / "another"
     world.checkpoints.mkdir()
     assert "it has partitions of another stream" in refused(world)
@@ -400,8 +394,7 @@ def test_hosts_of_another_stream_have_nothing_for_this_one(tmp_path: Path) -> No
 @pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_hosts_that_are_further_than_the_records_of_the_stream_are_not_believed(tmp_path: Path) -> None:
-    world = begun(resource_of(DIAMOND), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(DIAMOND, tmp_path)
     desired = next_driver(world)
     world.engine.ledger.written = 3
     assert "on record up to batch 3 only" in adopt(world.engine, desired, world.nodes.living())
@@ -423,8 +416,7 @@ def test_who_is_at_the_end_of_the_stream_would_store_nothing_more(tmp_path: Path
 @pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_partition_that_was_only_being_installed_is_left(tmp_path: Path) -> None:
-    world = begun(resource_of(DIAMOND), tmp_path)
-    world.run(lambda e: e.punctuations.newest >= 10)
+    world = in_the_middle(DIAMOND, tmp_path)
     world.nodes.lose("d")
     tick(world)
     world.nodes.start("e")
@@ -440,44 +432,28 @@ def test_a_partition_that_was_only_being_installed_is_left(tmp_path: Path) -> No
     )
 
 
+KINDS = {
+    "arrays": {},
+    "pages, stored by the next driver against files of the one before": {
+        "checkpoint.state": "paged",
+        "checkpoint.keep": 1,
+    },
+}
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [(kind, seed) for kind, many in zip(KINDS, (25, 5), strict=True) for seed in range(many)],
+)
 @pytest.mark.usefixtures("small_windows")
 def test_random_ends_of_drivers_and_nodes(
-    text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
-) -> None:
-    at_random(text, expected, tmp_path, seed)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 5))])
-@pytest.mark.usefixtures("small_windows")
-def test_states_in_pages_are_stored_by_the_next_driver_against_files_of_the_one_before(
-    text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
-) -> None:
-    at_random(text, expected, tmp_path, seed, {"checkpoint.state": "paged", "checkpoint.keep": 1})
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("seed", range(3, 25))
-@pytest.mark.usefixtures("small_windows")
-def test_many_random_ends_of_drivers_and_nodes(
-    text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
-) -> None:
-    at_random(text, expected, tmp_path, seed)
-
-
-def at_random(
-    text: str,
-    expected: dict[str, bytes],
-    folder: Path,
-    seed: int,
-    changes: Mapping[str, object] = MappingProxyType({}),
+    text: str, expected: dict[str, bytes], tmp_path: Path, kind: str, seed: int
 ) -> None:
     """Some drivers, each of which ends somewhere, some with nodes, and some of which the one before outlives."""
     dice = random.Random(seed)
     resource = resource_of(text, **dice.choice([{}, {"bufferMemory": "12Ki"}, {"scope": "global"}]))
-    world = begun(override(resource, changes), folder)
+    world = begun(override(resource, KINDS[kind]), tmp_path)
     olds: list[Engine] = []
     for number in range(dice.randint(1, 4)):
         tick(world, dice.randint(1, 6))

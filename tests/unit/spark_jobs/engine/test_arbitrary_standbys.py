@@ -23,8 +23,8 @@ from reprise.spark_jobs.sinks import FileSink, Opening
 from reprise.spark_jobs.topology import load_text
 from tests.support import coin
 from tests.support.coin import EVERY, TOLD_TO_TWO
-from tests.support.engine_worlds import still_shown
-from tests.support.losses import lose_nodes_at_any_moment
+from tests.support.engine_worlds import goes_back, placed, still_shown, to_its_end
+from tests.support.losses import lose_nodes_at_any_moment, tick_losing
 from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
 
@@ -70,11 +70,7 @@ def world_of(
     standbys: Mapping[str, str] = STANDBYS,
     changes: Mapping[str, Any] | None = None,
 ) -> World:
-    world = World(load_text(text, changes=changes or {}), folder, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, at, standbys=standbys)
-    return world
+    return placed(load_text(text, changes=changes or {}), folder, at, standbys)
 
 
 def is_ready(engine: Engine) -> bool:
@@ -105,20 +101,13 @@ def recover(world: World, standby: str | None = None) -> bool:
 
 def back(world: World, readers: Readers) -> None:
     engine, living = world.engine, sorted(world.nodes.living())
-    at = world.spread(*living)
     readers.go_back(engine.punctuations.newest)
-    standbys = {p: next(n for n in living if n != at[p]) for p in engine.standbys.able}
-    generation, newest = engine.desired.generation + 1, engine.punctuations.newest
-    world.want(generation, newest, at, retain=True, standbys=standbys)
+    goes_back(world, lambda at: {p: next(n for n in living if n != at[p]) for p in engine.standbys.able})
 
 
 def ends(world: World, readers: Readers) -> None:
     """To the end, where readers were told one story."""
-    for _ in range(40):
-        world.run(lambda e: e.done or bool(e.not_kept))
-        if world.engine.done:
-            break
-        back(world, readers)
+    to_its_end(world, lambda w: back(w, readers))
     assert readers.differ == [], "readers were given something else of a batch"
 
 
@@ -136,20 +125,6 @@ def finish(world: World, readers: Readers) -> None:
             assert (row["own"], row["total"]) == (own, own)
     assert stories[0] == stories[1]
     assert len(stories[0]) == 61
-
-
-def dies_at(world: World, node: str, stage: int) -> None:
-    """A node is lost in that stage of the next job."""
-    slot = sorted(world.nodes.hosts).index(node)
-
-    def dies(_job: int, at: int, of: int) -> None:
-        if (at, of) == (stage, slot) and node in world.nodes.hosts:
-            world.nodes.lose(node)
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
-    tick(world)
 
 
 def test_output_leaves_when_the_standby_has_it_and_not_before(tmp_path: Path, readers: Readers) -> None:
@@ -209,7 +184,8 @@ def test_it_goes_on_where_its_standby_is_and_nobody_goes_back(
 ) -> None:
     world = world_of(tmp_path)
     world.run(lambda e: past(25)(e) and is_ready(e))
-    dies_at(world, "c", stage)
+    tick_losing(world, "c", stage, in_turn=True)
+    tick(world)
     engine = world.engine
     assert engine.failed["told.0"].kind is FailureKind.NODE_LOST
     at = engine.progress.standbys["told.0"]
@@ -252,10 +228,7 @@ def test_what_waits_for_a_checkpoint_waits_with_the_standby(
         "output: {priority: 3}\n      availability: passive-standby\n      standby: {every: 3}",
     )
     assert text.count("passive-standby") == 2
-    world = World(load_text(text), tmp_path, "w")
-    world.engine.begin(0)
-    world.nodes.start(*NODES)
-    world.want(1, 0, AT | {"left.0": "c"}, standbys=STANDBYS | {"left.0": "b"})
+    world = world_of(tmp_path, text, AT | {"left.0": "c"}, STANDBYS | {"left.0": "b"})
     both = {"told.0", "left.0"}
     world.run(lambda e: past(22 + seed)(e) and bool(world.output()) and e.progress.standbys.keys() == both)
     shown, opened, opens = world.output(), list[int](), FileSink.open

@@ -21,6 +21,7 @@ from reprise.spark_jobs.node.passive import PassiveStandby
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.topology import expand, from_object, load_text
 from tests.support.coin import EVERY, TOLD_TO_TWO
+from tests.support.engine_worlds import placed
 from tests.unit.spark_jobs.engine.test_arbitrary_standbys import (
     AT,
     STANDBYS,
@@ -101,11 +102,8 @@ def test_a_reader_has_no_active_standby_whoever_asks_for_it(
     is refused, and one that was taken before is read without that."""
     text = TOLD_TO_TWO.replace("      deterministic: false\n", says)
     text = text.replace("output: {priority: 3}", "output: {priority: 3}\n      availability: active-standby")
-    world = World(from_object(yaml.safe_load(text)), tmp_path, "w")
+    world = placed(from_object(yaml.safe_load(text)), tmp_path, AT, STANDBYS | {"left.0": "c"})
     engine = world.engine
-    engine.begin(0)
-    world.nodes.start("a", "b", "c", "d")
-    world.want(1, 0, AT, standbys=STANDBYS | {"left.0": "c"})
     world.run(lambda e: past(23 + seed)(e) and is_ready(e))
     assert engine.standbys.able == {"told.0"}
     assert engine.standbys.there.keys() == {"told.0"}

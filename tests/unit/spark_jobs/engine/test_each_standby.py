@@ -1,10 +1,11 @@
-"""What holds for standbys of each kind: active ones, and passive ones of states in arrays and in pages."""
+"""What holds for standbys of each kind: active ones, and passive ones of states in arrays and in pages, and each beside
+another.  Whatever is lost, all is shown once and as without a failure; one of two sends, and both have the same state."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,16 @@ from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.sinks import FileSink
 from tests.support.hashtags import WITH_STANDBYS
-from tests.support.losses import given, gives_more_in_one_job, lose_nodes_at_any_moment, tick_losing
+from tests.support.losses import (
+    FilesAway,
+    given,
+    gives_more_in_one_job,
+    lose_nodes_at_any_moment,
+    tick_losing,
+)
 from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys
-from tests.unit.spark_jobs.engine.test_passive_standbys import ARRAYS, PAGED, copies, ready_at  # noqa: F401
+from tests.unit.spark_jobs.engine.test_passive_standbys import ARRAYS, EVERY, PAGED, copies, ready_at  # noqa: F401
 from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
     NODES,
@@ -34,6 +41,7 @@ from tests.unit.spark_jobs.engine.test_standbys import (
 from tools.testbed.local_engine import World, past, tick
 
 # ruff: noqa: F811
+WIDE = pytest.mark.wide
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("few_batches_ahead")]
 
 
@@ -45,6 +53,7 @@ class Kind:
     begins_in: int
     """Jobs in which one that is new is ready."""
     passive: bool = True
+    standbys: Mapping[str, str] = field(default_factory=lambda: STANDBYS)
 
     def begin(self, folder: Path, standbys: Mapping[str, str] = STANDBYS, batch: int = 25) -> World:
         world = test_standbys.world_of(folder, standbys, self.text)
@@ -57,10 +66,32 @@ KINDS = {
     "arrays": Kind(ARRAYS, ready_at, 10),
     "paged": Kind(PAGED, ready_at, 10),
 }
-of_two_kinds = pytest.mark.parametrize("kind", [KINDS["active"], KINDS["arrays"]], ids=["active", "passive"])
-of_each_kind = pytest.mark.parametrize(
-    "kind", [*of_two_kinds.args[1], pytest.param(KINDS["paged"], marks=pytest.mark.wide)], ids=KINDS
-)
+
+COUNT_AT = WITH_STANDBYS.index("    - name: count")
+PARSE, REST = WITH_STANDBYS[:COUNT_AT], WITH_STANDBYS[COUNT_AT:]
+ACTIVE, BACKUP = "availability: active-standby", "availability: upstream-backup"
+PASSIVE = f"availability: passive-standby\n      standby: {{every: {EVERY}}}"
+OF_COUNT = {p: n for p, n in STANDBYS.items() if p.startswith("count")}
+MIXED = {
+    "active, passive": Kind(PARSE + REST.replace(ACTIVE, PASSIVE), ready_at, 10),
+    "passive, active": Kind(PARSE.replace(ACTIVE, PASSIVE) + REST, ready_at, 10),
+    "backup, active": Kind(PARSE.replace(ACTIVE, BACKUP) + REST, ready_at, 10, standbys=OF_COUNT),
+    "backup, passive": Kind(
+        PARSE.replace(ACTIVE, BACKUP) + REST.replace(ACTIVE, PASSIVE), ready_at, 10, standbys=OF_COUNT
+    ),
+}
+"""Where `parse` and `count` have different ones, or `parse` is fed again.  Amnesia beside them:
+`simulated_world/test_mixed.py`."""
+
+
+def of_each(kinds: Mapping[str, Kind], *always: str) -> pytest.MarkDecorator:
+    """These kinds; `always`: those of `make test`."""
+    marked = [pytest.param(k, id=name, marks=[] if name in always else WIDE) for name, k in kinds.items()]
+    return pytest.mark.parametrize("kind", marked)
+
+
+of_each_kind = of_each(KINDS, "active", "arrays")
+of_two_kinds = of_each({name: KINDS[name] for name in ("active", "arrays")}, "active", "arrays")
 Expected = dict[str, bytes]
 
 
@@ -175,17 +206,41 @@ def test_a_host_that_began_anew_cannot_promote_what_it_had(
     finish(world, expected)
 
 
-@of_each_kind
+@of_each(KINDS | MIXED, "active", "arrays", "active, passive")
 @seeds(range(4), range(4, 8), 192)
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: Expected, seed: int, kind: Kind) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""
     rng = random.Random(seed)
-    world = test_standbys.world_of(tmp_path, text=kind.text)
+    world = test_standbys.world_of(tmp_path, kind.standbys, kind.text)
 
     def planned(living: Sequence[str]) -> None:
-        recover(world, {p: rng.choice(living) for p in STANDBYS} if rng.random() < 0.6 else None)
+        recover(world, {p: rng.choice(living) for p in kind.standbys} if rng.random() < 0.6 else None)
 
     lose_nodes_at_any_moment(world, rng, back, planned)
+    recover(world)
+    finish(world, expected)
+
+
+@of_each(MIXED, "active, passive")
+@seeds([0], range(1, 3), 97)
+def test_nodes_are_lost_while_sinks_are_away(
+    tmp_path: Path, expected: Expected, seed: int, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not shown is not lost with its node, and nobody who takes its place shows it twice or otherwise."""
+    dice = random.Random(seed)
+    world = test_standbys.world_of(tmp_path, kind.standbys, kind.text)
+    sinks = FilesAway(world, dice, monkeypatch)
+
+    def planned(living: Sequence[str]) -> None:
+        recover(world, {p: dice.choice(living) for p in kind.standbys} if dice.random() < 0.6 else None)
+
+    def some_come_back() -> None:
+        if dice.random() < 0.7:
+            sinks.come_back()
+
+    lose_nodes_at_any_moment(world, dice, back, planned, some_come_back, sinks.leave)
+    assert sinks.refused
+    sinks.come_back()
     recover(world)
     finish(world, expected)
 

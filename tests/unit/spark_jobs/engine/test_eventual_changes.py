@@ -1,6 +1,7 @@
 """What is restored from a log by a resource that keeps none any more, what a restored partition still holds, and which files
 of its log stay."""
 
+# ruff: noqa: F811 - fixtures of other tests, which hold here as well
 from __future__ import annotations
 
 import random
@@ -167,8 +168,7 @@ def moved_on(world: World) -> dict[str, tuple[Snapshot, Snapshot]]:
 
 
 def test_a_new_driver_knows_what_partitions_had_before_the_newest_line(
-    expected: dict[str, bytes],  # noqa: F811
-    tmp_path: Path,
+    expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     """Its record has replaced the one before, of equal least position.  One damaged file takes one partition back by one
     interval, and not everything to a line that may be much older."""
@@ -190,8 +190,7 @@ def test_a_new_driver_knows_what_partitions_had_before_the_newest_line(
 
 
 def test_all_snapshots_that_need_a_damaged_segment_are_passed_over_at_once(
-    expected: dict[str, bytes],  # noqa: F811
-    tmp_path: Path,
+    expected: dict[str, bytes], tmp_path: Path
 ) -> None:
     world = begun(resource_of("loose", **{"checkpoint.everyBatches": 2}), tmp_path)
     lines = world.engine.lines

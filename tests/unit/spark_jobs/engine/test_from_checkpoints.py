@@ -12,6 +12,8 @@ import pytest
 from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.contract import Kind
 from reprise.spark_jobs.topology import StreamTopology, load_text, make_operator
+from tests.support.engine_worlds import placed
+from tests.support.losses import tick_losing
 from tests.unit.spark_jobs.engine.test_definition import expected_output
 from tests.unit.spark_jobs.engine.test_recovery import COIN
 from tools.testbed.local_engine import World, past, tick
@@ -79,17 +81,8 @@ def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory)
 
 def loses(world: World, node: str, stage: int) -> None:
     """One job, at a stage of which a node is lost when its own turn has come; and one that finds it out."""
-    slot, lost = sorted(world.nodes.hosts).index(node), list[int]()
-
-    def dies(_job: int, at: int, of: int) -> None:
-        if (at, of) == (stage, slot) and node in world.nodes.hosts:
-            world.nodes.lose(node)
-            lost.append(at)
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
-    assert lost == [stage]
+    tick_losing(world, node, stage, in_turn=True)
+    assert node not in world.nodes.hosts
     tick(world)
 
 
@@ -106,10 +99,7 @@ def test_a_node_is_lost_at_any_stage(
     tmp_path: Path, resource: StreamTopology, expected: dict[str, bytes], kind: Kind, stage: int
 ) -> None:
     """What was on it begins at the newest checkpoint; nobody else goes back."""
-    world = World(resource, tmp_path, "w")
-    world.engine.begin(0)
-    world.nodes.start(*sorted({*AT.values()}))
-    world.want(1, 0, AT)
+    world = placed(resource, tmp_path, AT, nodes=sorted({*AT.values()}))
     world.run(lambda e: past(15)(e) and e.punctuations.newest >= 10)
     loses(world, kind.value, stage)
     engine, partition = world.engine, f"{OPERATORS[kind]}.0"
@@ -130,10 +120,8 @@ def test_where_a_replay_may_differ_each_batch_is_shown_once_and_never_changed(
     tmp_path: Path, node: str, stage: int
 ) -> None:
     """Everything goes back, and tosses are tossed again that nobody has seen."""
-    world = World(load_text(COIN), tmp_path, "w")
-    world.engine.begin(0)
-    world.nodes.start("s", "toss", "total")
-    world.want(1, 0, {"tweets.0": "s", "toss.0": "toss", "total.0": "total"})
+    at = {"tweets.0": "s", "toss.0": "toss", "total.0": "total"}
+    world = placed(load_text(COIN), tmp_path, at, nodes=("s", "toss", "total"))
     world.run(lambda e: past(15)(e) and e.punctuations.newest >= 10 and bool(world.output()))
     loses(world, node, stage)
     assert world.engine.failed[f"{node}.0"].kind is FailureKind.NODE_LOST

@@ -69,13 +69,6 @@ def marked(broker: Broker) -> set[tuple[str, int]]:
     return found
 
 
-@pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made = Broker()
-    made.patch(monkeypatch, transactions)
-    return made
-
-
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     with pytest.MonkeyPatch.context() as patch:
@@ -150,12 +143,7 @@ def test_nodes_and_brokers_fail_at_any_moment(
 @pytest.mark.parametrize("window", ["active-standby", "passive-standby", "upstream-backup"])
 @seeds(range(2), range(2, 5), 35)
 def test_what_a_standby_shows_of_batches_that_lack_rows_is_marked_too(
-    broker: Broker,
-    tmp_path: Path,
-    expected: Shown,
-    seed: int,
-    window: str,
-    monkeypatch: pytest.MonkeyPatch,
+    broker: Broker, tmp_path: Path, expected: Shown, seed: int, window: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nodes are lost at random, among them those of `parse`, which begins anew, and of `window`, which does not.  The sink
     of that takes hardly more than a batch at once, and its brokers do not always answer."""

@@ -1,6 +1,7 @@
 """Standbys of partitions that read what begins anew: where one was ahead of its partition, rows that the partition does
 without are in marked batches alone (docs/decisions/0035-batches-that-are-skipped.md, Consequences)."""
 
+# ruff: noqa: F811 - fixtures of other tests, which hold here as well
 from __future__ import annotations
 
 from pathlib import Path
@@ -62,10 +63,7 @@ def goes_on_where_its_standby_is(world: World) -> None:
 @pytest.mark.wide
 @pytest.mark.parametrize("ticks", [0, 1])
 def test_what_a_standby_has_applied_and_its_partition_skips_is_in_marked_batches_alone(
-    tmp_path: Path,
-    expected: dict[str, bytes],  # noqa: F811
-    ticks: int,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, expected: dict[str, bytes], ticks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promoted at once it shows rows that its partition would have lacked; later it goes on from a state that has them, and
     what its partition has shown without them stays."""
@@ -86,9 +84,7 @@ def test_what_a_standby_has_applied_and_its_partition_skips_is_in_marked_batches
 
 @pytest.mark.wide
 def test_what_a_standby_had_applied_is_skipped_when_everything_goes_back(
-    tmp_path: Path,
-    expected: dict[str, bytes],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what it has shown stays."""
     world = ahead_of_its_partition(tmp_path, monkeypatch)

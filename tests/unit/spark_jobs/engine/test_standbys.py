@@ -28,6 +28,7 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import load_text
 from tests.support.engine_worlds import fault_free, goes_back, placed, to_its_end
 from tests.support.hashtags import WITH_STANDBYS
+from tests.support.losses import tick_losing
 from tools.testbed.local_engine import World, past, tick
 
 pytestmark = pytest.mark.usefixtures("few_batches_ahead")
@@ -168,14 +169,7 @@ def test_a_standby_that_comes_to_nothing_begins_anew_and_holds_nobody_up(
 ) -> None:
     """Its store does not answer for a while: what is kept for it ends with the checkpoints that it has missed."""
     monkeypatch.setattr(driver_standbys, "MOST_BEHIND", 15)
-    down, installed = [True], Preparing.installed
-
-    def slow(preparing: Preparing, *rest: object) -> Runtime:
-        if preparing.install.shadow and down[0]:
-            raise StoreError("no answer")
-        return installed(preparing, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Preparing, "installed", slow)
+    down = answers_no_standby(monkeypatch)
     world = world_of(tmp_path, {"count.0": "d"})
     began = 0
     for _ in range(1000):
@@ -190,12 +184,25 @@ def test_a_standby_that_comes_to_nothing_begins_anew_and_holds_nobody_up(
             break
     assert began >= 20
     assert world.engine.progress.standbys == {}
-    down[0] = False
+    down.clear()
     for host in world.nodes.hosts.values():
         host.clock = lambda: float("inf")  # nobody waits for the next attempt
     world.run(all_ready)
     goes_to_its_standby(world)
     finish(world, expected)
+
+
+def answers_no_standby(patch: pytest.MonkeyPatch) -> list[bool]:
+    """The store answers no standby that is to be installed, as long as something is in the list."""
+    down, installed = [True], Preparing.installed
+
+    def slow(preparing: Preparing, *rest: object) -> Runtime:
+        if preparing.install.shadow and down:
+            raise StoreError("no answer")
+        return installed(preparing, *rest)  # type: ignore[arg-type]
+
+    patch.setattr(Preparing, "installed", slow)
+    return down
 
 
 def stands_still(patch: pytest.MonkeyPatch, world: World, node: str, partition: str, batch: int) -> None:
@@ -261,21 +268,14 @@ def test_a_standby_that_cannot_be_installed_keeps_no_jobs_going(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is to be done, and the driver may wait between two jobs for as long as it does without standbys."""
-    down, installed = [True], Preparing.installed
-
-    def slow(preparing: Preparing, *rest: object) -> Runtime:
-        if preparing.install.shadow and down[0]:
-            raise StoreError("no answer")
-        return installed(preparing, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Preparing, "installed", slow)
+    down = answers_no_standby(monkeypatch)
     world = world_of(tmp_path, {"count.0": "d"})
     world.run(past(15))
     engine = world.engine
     engine.desired = replace(engine.desired, paused=True)
     world.run(lambda e: e.idle, limit=200)
     assert engine.progress.standbys == {}
-    down[0] = False
+    down.clear()
     for host in world.nodes.hosts.values():
         host.clock = lambda: float("inf")
     world.run(lambda e: all_ready(e) and e.idle, limit=200)
@@ -416,14 +416,7 @@ def test_a_standby_is_lost_in_the_job_that_promotes_it(
     world = world_of(tmp_path)
     world.run(past(25))
     goes_to_its_standby(world)
-
-    def dies(_job: int, at: int, _of: int) -> None:
-        if at == stage and "a" in world.nodes.hosts:
-            world.nodes.lose("a")
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
+    tick_losing(world, "a", stage)
     tick(world, 2)
     engine = world.engine
     assert engine.failed["count.0"].kind is FailureKind.NODE_LOST
@@ -443,14 +436,7 @@ def test_a_partition_that_still_runs_where_it_was_adds_nothing(
     zombie, deliver = world.nodes.hosts["c"], OperatorRuntime.deliver
     takes_over, given_up = world.nodes.hosts["a"].runtimes["count.0"], zombie.runtimes["count.0"]
     assert isinstance(given_up, OperatorRuntime)
-
-    def dies(_job: int, at: int, _of: int) -> None:
-        if at == 1 and "c" in world.nodes.hosts:
-            world.nodes.lose("c")  # it has its orders, and not yet its input
-
-    world.nodes.interrupt = dies
-    tick(world)
-    world.nodes.interrupt = lambda *_: None
+    tick_losing(world, "c", 1)  # it has its orders, and not yet its input
     tick(world, 2)
     was = given_up.position
     assert recover(world) == {"count.0"}

@@ -25,6 +25,7 @@ from reprise.spark_jobs.node.settling import settle
 from reprise.spark_jobs.node.standbys import KeptOutput
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.topology import load_text
+from tests.support.engine_worlds import placed, to_its_end
 from tests.support.fake_kafka import Broker
 from tests.support.hashtags import SKIPPED, WITH_STANDBYS
 from tests.support.losses import lose_nodes_at_any_moment
@@ -35,7 +36,6 @@ from tools.testbed.local_engine import World, past, tick
 
 pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
-NODES = ("a", "b", "c", "d")
 PASSIVE = WITH_STANDBYS.replace(
     "availability: active-standby", "availability: passive-standby\n      standby: {every: 4}"
 )
@@ -63,11 +63,9 @@ class Way:
             "with": {"brokers": "127.0.0.1:1", "topic": "t", "headers": True, **parameters},
         }
         changes = {f"operators[{name}].output.sink": sink for name in self.outputs}
-        world = World(load_text(self.text, changes={**self.changes, **changes}), folder, "w")
-        world.engine.begin(0)
-        world.nodes.start(*NODES)
-        world.want(1, 0, self.at, standbys=self.standbys)
-        return world
+        return placed(
+            load_text(self.text, changes={**self.changes, **changes}), folder, self.at, self.standbys
+        )
 
     def recover(self, world: World) -> None:
         """What a coordinator decides."""
@@ -99,13 +97,6 @@ BACKED_WAY = Way(
 )
 WAYS = {"active": ACTIVE_WAY, "passive": PASSIVE_WAY, "upstream": BACKED_WAY}
 EACH_WAY = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-
-
-@pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made = Broker()
-    made.patch(monkeypatch, transactions)
-    return made
 
 
 def rows(broker: Broker) -> Rows:
@@ -144,13 +135,8 @@ def ready(world: World, way: Way) -> None:
 
 
 def finish(world: World, way: Way, broker: Broker, expected: Rows) -> None:
-    for _ in range(40):
-        world.run(lambda e: e.done or bool(e.not_kept))
-        if world.engine.done:
-            assert rows(broker) == expected
-            return
-        way.back(world)
-    raise AssertionError("it goes back again and again")
+    to_its_end(world, way.back)
+    assert rows(broker) == expected
 
 
 def lose_at(world: World, way: Way, *at: int) -> Host:

@@ -472,21 +472,7 @@ def test_a_stream_changes_from_one_protocol_to_the_other_and_back(
     assert world.output() == expected
 
 
-COIN = """
-apiVersion: reprise.dev/v1alpha1
-kind: StreamTopology
-metadata: {name: coin}
-spec:
-  batch: {interval: 100ms}
-  sources:
-    - {name: tweets, class: "reprise.spark_jobs.sources:HashtagSource",
-        with: {rate: 100, interval: 100ms, batches: 45, tags: 9}}
-  operators:
-    - {name: toss, class: "tests.support.coin:Toss", deterministic: false, inputs: [{from: tweets}]}
-    - {name: total, class: "tests.support.coin:Total", inputs: [{from: toss}], output: {}}
-  checkpoint: {everyBatches: 5}
-  nodes: {count: 2}
-"""
+COIN = test_recovery.COIN.replace("everyBatches: 10", "everyBatches: 5")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from reprise.spark_jobs.errors import FencedError, NotYetError, SinkError, SpecError, StepError
-from reprise.spark_jobs.kafka import KafkaSink, transactions
+from reprise.spark_jobs.kafka import KafkaSink
 from reprise.spark_jobs.kafka import sink as module
 from reprise.spark_jobs.kafka.sink import GAP
 from reprise.spark_jobs.node.settling import leave_out
@@ -20,13 +20,6 @@ from tests.support.fake_kafka import Broker
 from tests.unit.spark_jobs.kafka.test_transactions import NAME, expected, ids, opened, rows
 
 LONG_S = 20.0
-
-
-@pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made = Broker()
-    made.patch(monkeypatch, transactions)
-    return made
 
 
 def shown(sink: KafkaSink, batch: int) -> list[str]:

@@ -62,13 +62,6 @@ def expected(upto: int) -> list[int]:
     return [n for batch in range(1, upto + 1) if (t := rows(batch)) is not None for n in t["id"].to_pylist()]
 
 
-@pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made = Broker()
-    made.patch(monkeypatch, transactions)
-    return made
-
-
 class Life:
     """An output partition: owners come one after the other, and those before do not know that they are over."""
 
