@@ -49,6 +49,11 @@ def in_the_middle(text: str, folder: Path) -> World:
     return world
 
 
+@pytest.fixture
+def world(text: str, tmp_path: Path) -> World:
+    return in_the_middle(text, tmp_path)
+
+
 def decide(
     world: World, generation: int, checkpoint: int, assignment: dict[str, str], retain: bool = False
 ) -> None:
@@ -116,9 +121,8 @@ def goes_on(world: World, spare: str = "") -> None:
 @pytest.mark.parametrize(("job", "stage", "slot"), [(9, 0, 0), (9, 0, 2), (9, 1, 3), (9, 2, 1), (10, 0, 0)])
 @pytest.mark.usefixtures("small_windows")
 def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(
-    text: str, expected: dict[str, bytes], tmp_path: Path, job: int, stage: int, slot: int
+    world: World, expected: dict[str, bytes], job: int, stage: int, slot: int
 ) -> None:
-    world = in_the_middle(text, tmp_path)
     dies(world, world.engine.jobs + job, stage, slot)
     before, positions = installed(world), dict(world.engine.positions)
     newest = world.engine.punctuations.newest
@@ -148,9 +152,8 @@ def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(
 @pytest.mark.parametrize("gone", [1, 2, 3])
 @pytest.mark.usefixtures("small_windows")
 def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restored(
-    text: str, expected: dict[str, bytes], tmp_path: Path, gone: int
+    world: World, expected: dict[str, bytes], gone: int
 ) -> None:
-    world = in_the_middle(text, tmp_path)
     dies(world, world.engine.jobs + 9, 1, 2)
     lost = random.Random(gone).sample(NODES, gone)
     world.nodes.lose(*lost)
@@ -167,9 +170,8 @@ def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restore
 @pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_host_that_is_killed_with_the_driver_has_nothing_on_the_node_that_lives(
-    text: str, expected: dict[str, bytes], tmp_path: Path
+    world: World, expected: dict[str, bytes]
 ) -> None:
-    world = in_the_middle(text, tmp_path)
     dies(world, world.engine.jobs + 9, 1, 2)
     world.nodes.lose("c")
     before = installed(world)
@@ -210,10 +212,9 @@ def test_who_went_back_behind_a_damaged_checkpoint_goes_on_though_the_next_drive
 @pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_driver_that_ends_at_once_leaves_everything_for_the_next(
-    text: str, expected: dict[str, bytes], tmp_path: Path
+    world: World, expected: dict[str, bytes]
 ) -> None:
     """After the survey alone, after a job, and before anybody has decided for it."""
-    world = in_the_middle(text, tmp_path)
     before = installed(world)
     for jobs in (0, 1, 0, 2):
         assert follows(world) == ""
@@ -227,9 +228,8 @@ def test_a_driver_that_ends_at_once_leaves_everything_for_the_next(
 @pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_survey_that_does_not_reach_all_is_asked_again_without_who_is_gone(
-    text: str, expected: dict[str, bytes], tmp_path: Path
+    world: World, expected: dict[str, bytes]
 ) -> None:
-    world = in_the_middle(text, tmp_path)
     desired = next_driver(world)
     before = installed(world)
 

@@ -103,10 +103,25 @@ def skip(world: World, *partitions: str, wish: str = "w1") -> None:
     place(world, anew)
 
 
-@pytest.mark.wide
-def test_a_batch_at_which_code_raises_is_gone_by(tmp_path: Path, expected: dict[str, bytes]) -> None:
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """In the middle of the stream."""
+    world = world_of(tmp_path)
+    world.run(past(25))
+    return world
+
+
+@pytest.fixture
+def raised(tmp_path: Path) -> World:
+    """The code of `parse.0` has raised at batch 23."""
     world = world_of(tmp_path)
     raises_at(world, "parse.0", 23)
+    return world
+
+
+@pytest.mark.wide
+def test_a_batch_at_which_code_raises_is_gone_by(raised: World, expected: dict[str, bytes]) -> None:
+    world = raised
     set_aside(world)
     tick(world, 5)
     skip(world, "parse.0")
@@ -120,10 +135,9 @@ def test_a_batch_at_which_code_raises_is_gone_by(tmp_path: Path, expected: dict[
 @pytest.mark.wide
 @pytest.mark.parametrize("then", ["driver", "rollback"])
 def test_who_replays_the_gap_does_not_raise_again_and_shows_the_same(
-    tmp_path: Path, expected: dict[str, bytes], then: str
+    raised: World, expected: dict[str, bytes], then: str
 ) -> None:
-    world = world_of(tmp_path)
-    raises_at(world, "parse.0", 23)
+    world = raised
     skip(world, "parse.0")
     newest = world.engine.punctuations.newest
     world.run(lambda e: past(27)(e) or bool(e.not_kept))
@@ -142,9 +156,7 @@ def test_who_replays_the_gap_does_not_raise_again_and_shows_the_same(
 
 
 @pytest.mark.long
-def test_a_state_that_cannot_be_read_is_not_asked_for(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
+def test_a_state_that_cannot_be_read_is_not_asked_for(world: World, expected: dict[str, bytes]) -> None:
     for file in (world.checkpoints / "state").rglob("*window*"):
         if file.is_file():
             file.write_bytes(b"damaged")
@@ -161,10 +173,9 @@ def test_a_state_that_cannot_be_read_is_not_asked_for(tmp_path: Path, expected: 
 
 @pytest.mark.long
 def test_a_plan_that_comes_with_the_wish_waits_for_the_word_of_the_readers(
-    tmp_path: Path, expected: dict[str, bytes]
+    raised: World, expected: dict[str, bytes]
 ) -> None:
-    world = world_of(tmp_path)
-    raises_at(world, "parse.0", 23)
+    world = raised
     set_aside(world)
     with pytest.raises(NotYetError, match="has still to say what it has applied"):
         place(world, {"parse.0": "w1"})
@@ -200,9 +211,7 @@ def test_a_wish_is_obeyed_once(tmp_path: Path, expected: dict[str, bytes]) -> No
 
 
 @pytest.mark.long
-def test_a_wish_that_is_taken_back_leaves_nothing(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
+def test_a_wish_that_is_taken_back_leaves_nothing(world: World, expected: dict[str, bytes]) -> None:
     loses(world, "parse.0", jobs=1)
     set_aside(world, "parse.0", anew={"parse.0": "w1"})
     tick(world, 2)
@@ -216,11 +225,9 @@ def test_a_wish_that_is_taken_back_leaves_nothing(tmp_path: Path, expected: dict
 
 @pytest.mark.long
 def test_a_wish_that_is_taken_back_with_the_plan_itself_leaves_nothing(
-    tmp_path: Path, expected: dict[str, bytes]
+    world: World, expected: dict[str, bytes]
 ) -> None:
     """The driver reads the newest desired state, and may never see the one in which nothing was placed yet."""
-    world = world_of(tmp_path)
-    world.run(past(25))
     loses(world, "parse.0", jobs=1)
     set_aside(world, "parse.0", anew={"parse.0": "w1"})
     tick(world, 2)
@@ -232,10 +239,8 @@ def test_a_wish_that_is_taken_back_with_the_plan_itself_leaves_nothing(
 
 @pytest.mark.long
 def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
-    tmp_path: Path, expected: dict[str, bytes]
+    world: World, expected: dict[str, bytes]
 ) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
     loses(world, "parse.0", "window.1", jobs=1)
     skip(world, "parse.0")
     assert world.engine.skipping.skips == ()
@@ -247,9 +252,7 @@ def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
 
 
 @pytest.mark.long
-def test_a_source_is_not_skipped(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
+def test_a_source_is_not_skipped(world: World, expected: dict[str, bytes]) -> None:
     loses(world, "tweets.0", jobs=1)
     skip(world, "tweets.0", "parse.0")
     assert world.engine.skipping.skips == ()
@@ -280,10 +283,8 @@ def test_what_amnesia_would_be_refused_for_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_what_is_being_restored_begins_anew_in_place_of_that(
-    tmp_path: Path, expected: dict[str, bytes]
+    world: World, expected: dict[str, bytes]
 ) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
     world.nodes.lose(world.engine.desired.assignment["parse.0"])
     world.nodes.start("e")
     tick(world, 2)

@@ -67,6 +67,22 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return fault_free(world_of(tmp_path_factory.mktemp("fault-free")))
 
 
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """In the middle of the stream."""
+    world = world_of(tmp_path)
+    world.run(past(25))
+    return world
+
+
+@pytest.fixture
+def parse_forgets(tmp_path: Path) -> World:
+    """The same, where nothing else may begin anew."""
+    world = world_of(tmp_path, ["parse"])
+    world.run(past(25))
+    return world
+
+
 def restore(
     world: World, *nodes: str, checkpoint: int | None = None, standbys: Mapping[str, str] | None = None
 ) -> None:
@@ -129,10 +145,9 @@ def loses(world: World, *partitions: str, jobs: int = 2) -> None:
 
 @pytest.mark.wide
 def test_a_partition_begins_anew_and_what_lacks_its_rows_is_marked(
-    tmp_path: Path, expected: dict[str, bytes]
+    parse_forgets: World, expected: dict[str, bytes]
 ) -> None:
-    world = world_of(tmp_path, ["parse"])
-    world.run(past(25))
+    world = parse_forgets
     loses(world, "parse.0")
     restore(world, *world.nodes.living())
     (skip,) = world.engine.skipping.skips
@@ -150,10 +165,8 @@ def test_a_partition_begins_anew_and_what_lacks_its_rows_is_marked(
 @pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize("partition", ["parse.0", "window.2"])
 def test_a_node_is_lost_at_any_stage(
-    tmp_path: Path, expected: dict[str, bytes], partition: str, stage: int
+    world: World, expected: dict[str, bytes], partition: str, stage: int
 ) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
     node = world.engine.desired.assignment[partition]
     tick_losing(world, node, stage, in_turn=True)
     tick(world, 2)
@@ -164,11 +177,10 @@ def test_a_node_is_lost_at_any_stage(
 
 @pytest.mark.wide
 def test_a_reader_that_is_lost_too_is_restored_and_so_is_what_it_reads(
-    tmp_path: Path, expected: dict[str, bytes]
+    parse_forgets: World, expected: dict[str, bytes]
 ) -> None:
     """`window` comes back with its state, so it needs all that `parse` has made since the checkpoint."""
-    world = world_of(tmp_path, ["parse"])
-    world.run(past(25))
+    world = parse_forgets
     loses(world, "parse.0", "window.1")
     restore(world, *world.nodes.living())
     assert world.engine.skipping.skips == ()
@@ -177,12 +189,11 @@ def test_a_reader_that_is_lost_too_is_restored_and_so_is_what_it_reads(
 
 @pytest.mark.wide
 def test_what_was_shown_before_it_was_said_to_lack_rows_is_marked_as_well(
-    tmp_path: Path, expected: dict[str, bytes]
+    parse_forgets: World, expected: dict[str, bytes]
 ) -> None:
     """A reader that was lost with what it reads is at work again before it is decided what is skipped. So it makes batches
     again without rows that they had, which outputs behind it have shown."""
-    world = world_of(tmp_path, ["parse"])
-    world.run(past(25))
+    world = parse_forgets
     engine, at = world.engine, world.engine.desired.assignment
     loses(world, "parse.0", "window.1")
     assert "best.0" in engine.positions
@@ -201,9 +212,7 @@ def test_what_was_shown_before_it_was_said_to_lack_rows_is_marked_as_well(
 
 
 @pytest.mark.long
-def test_whole_queries_begin_anew_together(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
+def test_whole_queries_begin_anew_together(world: World, expected: dict[str, bytes]) -> None:
     loses(world, "parse.0", "window.0", "best.0")
     restore(world, *world.nodes.living())
     assert len(world.engine.skipping.skips) > 1
@@ -287,10 +296,11 @@ def test_two_gaps_are_told_until_a_newer_checkpoint_is_restored_from(
 
 
 @pytest.mark.wide
-def test_without_word_of_the_readers_all_is_restored(tmp_path: Path, expected: dict[str, bytes]) -> None:
+def test_without_word_of_the_readers_all_is_restored(
+    parse_forgets: World, expected: dict[str, bytes]
+) -> None:
     """The plan comes before a job has sealed what was lost: readers may have applied more than they have said."""
-    world = world_of(tmp_path, ["parse"])
-    world.run(past(25))
+    world = parse_forgets
     at = world.engine.desired.assignment
     world.nodes.lose(at["parse.0"])
     world.engine._lose("parse.0", Failure(FailureKind.NODE_LOST))
@@ -300,9 +310,7 @@ def test_without_word_of_the_readers_all_is_restored(tmp_path: Path, expected: d
 
 
 @pytest.mark.wide
-def test_a_moved_partition_keeps_its_state(tmp_path: Path, expected: dict[str, bytes]) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
+def test_a_moved_partition_keeps_its_state(world: World, expected: dict[str, bytes]) -> None:
     engine = world.engine
     moved = {**engine.desired.assignment, "parse.0": "d", "window.0": "a"}
     world.want(1, engine.punctuations.newest, moved, retain=True)
@@ -312,10 +320,8 @@ def test_a_moved_partition_keeps_its_state(tmp_path: Path, expected: dict[str, b
 
 @pytest.mark.long
 def test_nothing_is_installed_while_it_is_not_known_what_is_on_record(
-    tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    world: World, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
     loses(world, "parse.0")
     wrote = SkipRecords.write
 

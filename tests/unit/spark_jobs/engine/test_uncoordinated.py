@@ -71,6 +71,14 @@ def expected(text: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     return world.output()
 
 
+@pytest.fixture
+def world(text: str, own_clocks: str, tmp_path: Path) -> World:
+    """In the middle of the stream."""
+    world = begun(resource_of(text, own_clocks), tmp_path)
+    in_the_middle(world)
+    return world
+
+
 def installed(world: World) -> dict[str, str]:
     return {p: i for host in world.nodes.hosts.values() for p, i in host.installed.items()}
 
@@ -100,10 +108,8 @@ def to_the_end(world: World) -> None:
 
 
 def test_who_is_lost_goes_back_to_its_own_snapshot_and_nobody_else_does(
-    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path
+    world: World, expected: dict[str, bytes]
 ) -> None:
-    world = begun(resource_of(text, own_clocks), tmp_path)
-    in_the_middle(world)
     assignment = dict(world.engine.desired.assignment)
     lost = next(p for p in world.topology.order if p.startswith("count"))
     world.want(
@@ -173,11 +179,7 @@ def test_a_new_driver_goes_on_from_the_line_on_record(
     assert world.output() == expected
 
 
-def test_a_new_driver_brings_queries_back_one_by_one(
-    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path
-) -> None:
-    world = begun(resource_of(text, own_clocks), tmp_path)
-    in_the_middle(world)
+def test_a_new_driver_brings_queries_back_one_by_one(world: World, expected: dict[str, bytes]) -> None:
     newest = world.engine.punctuations.newest
     world.nodes.lose(*world.nodes.hosts)
     world.nodes.start("d", "e")
@@ -208,11 +210,9 @@ def assert_no_more_is_trimmed_than(world: World, told: dict[str, int]) -> dict[t
 
 
 def test_a_snapshot_that_was_stored_and_not_recorded_counts_for_no_new_driver(
-    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver dies between the store of a snapshot and its record: nothing was trimmed for it."""
-    world = begun(resource_of(text, own_clocks), tmp_path)
-    in_the_middle(world)
     recorded = {p: s.position for p, s in world.engine.lines.line.items()}
 
     def refused(*_: object) -> None:
@@ -230,11 +230,7 @@ def test_a_snapshot_that_was_stored_and_not_recorded_counts_for_no_new_driver(
     assert world.output() == expected
 
 
-def test_a_damaged_snapshot_is_passed_over_and_said(
-    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path
-) -> None:
-    world = begun(resource_of(text, own_clocks), tmp_path)
-    in_the_middle(world)
+def test_a_damaged_snapshot_is_passed_over_and_said(world: World, expected: dict[str, bytes]) -> None:
     world.forget()
     known = world.engine.lines.snapshots
     lost = next(p for p in world.topology.order[2:] if known[p][-1].file is not None)
@@ -384,10 +380,8 @@ def test_a_partition_without_state_stores_no_file_where_nothing_of_its_output_is
 
 
 def test_a_drain_ends_at_a_line_behind_which_nothing_was_released(
-    text: str, own_clocks: str, expected: dict[str, bytes], tmp_path: Path
+    world: World, expected: dict[str, bytes]
 ) -> None:
-    world = begun(resource_of(text, own_clocks), tmp_path)
-    in_the_middle(world)
     world.engine.drain.asked = True
     world.run(lambda e: e.drained is not None)
     at = {s.position for s in world.engine.lines.line.values()}

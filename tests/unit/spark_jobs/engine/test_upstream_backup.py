@@ -88,6 +88,14 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return fault_free(world_of(tmp_path_factory.mktemp("fault-free"), {}))
 
 
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """In the middle of the stream."""
+    world = world_of(tmp_path)
+    world.run(past(25))
+    return world
+
+
 def restore(world: World, *nodes: str, without: Collection[str] = ()) -> None:
     """What is not at work goes to these nodes, and nobody goes back."""
     engine = world.engine
@@ -119,12 +127,9 @@ def lose(world: World, *nodes: str) -> set[str]:
 
 @pytest.mark.wide
 def test_it_is_fed_by_the_plan_though_something_else_was_wanted_since_it_was_lost(
-    tmp_path: Path, expected: dict[str, bytes], watch: Watch
+    world: World, expected: dict[str, bytes], watch: Watch
 ) -> None:
     """A coordinator opens an incident first, which changes the desired state, and not where anything is."""
-    watch.begin()
-    world = world_of(tmp_path)
-    world.run(past(25))
     newest = world.engine.punctuations.newest
     assert lose(world, "d") == {"window.0"}
     for _ in range(2):
@@ -264,12 +269,9 @@ def test_full_buffers_of_an_incident_keep_what_backups_need_before_all_else(
 
 @pytest.mark.wide
 def test_a_partition_and_what_it_reads_are_lost_and_both_are_fed_again(
-    tmp_path: Path, expected: dict[str, bytes], watch: Watch
+    world: World, expected: dict[str, bytes], watch: Watch
 ) -> None:
     """Outputs are kept since the checkpoint here, so two in a row are no more than one."""
-    watch.begin()
-    world = world_of(tmp_path)
-    world.run(past(25))
     lose(world, "c", "d")
     restore(world, "a", "b")
     assert fed(world) == {"parse.0", "window.0"}
@@ -295,11 +297,8 @@ def test_two_in_a_row_are_more_than_level_1_keeps(tmp_path: Path, expected: dict
 
 @pytest.mark.long
 def test_a_source_that_is_lost_too_is_read_from_the_checkpoint_on(
-    tmp_path: Path, expected: dict[str, bytes], watch: Watch
+    world: World, expected: dict[str, bytes], watch: Watch
 ) -> None:
-    watch.begin()
-    world = world_of(tmp_path)
-    world.run(past(25))
     lose(world, "a", "c")  # `tweets.0`, `parse.0`, `window.2`, `all.0`
     restore(world, "b", "d")
     assert "parse.0" in fed(world)
@@ -352,10 +351,7 @@ def test_a_target_that_is_lost_later_needs_what_was_never_given_and_everything_g
 
 
 @pytest.mark.long
-def test_it_is_lost_again_while_it_is_fed(tmp_path: Path, expected: dict[str, bytes], watch: Watch) -> None:
-    watch.begin()
-    world = world_of(tmp_path)
-    world.run(past(25))
+def test_it_is_lost_again_while_it_is_fed(world: World, expected: dict[str, bytes], watch: Watch) -> None:
     lose(world, "d")
     world.nodes.start("e", "f")
     for node in ("e", "f"):
@@ -372,12 +368,9 @@ def test_it_is_lost_again_while_it_is_fed(tmp_path: Path, expected: dict[str, by
 
 @pytest.mark.long
 def test_a_host_that_began_anew_on_a_node_that_lives(
-    tmp_path: Path, expected: dict[str, bytes], watch: Watch
+    world: World, expected: dict[str, bytes], watch: Watch
 ) -> None:
     """Only the state is lost: another generation tells the new try from the old one."""
-    watch.begin()
-    world = world_of(tmp_path)
-    world.run(past(25))
     world.nodes.start("d")
     tick(world, 2)
     engine = world.engine
@@ -391,10 +384,8 @@ def test_a_host_that_began_anew_on_a_node_that_lives(
 
 @pytest.mark.wide
 def test_a_new_driver_takes_everything_back_to_the_checkpoint(
-    tmp_path: Path, expected: dict[str, bytes]
+    world: World, expected: dict[str, bytes]
 ) -> None:
-    world = world_of(tmp_path)
-    world.run(past(25))
     lose(world, "d")
     restore(world, "a")
     tick(world, 1)
