@@ -27,30 +27,10 @@ from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import load_text
 from tests.monitoring.prometheus import Prometheus
 from tests.support.ports import ports_in_a_row
+from tests.support.watched import watched
 from tools.alerts_render import rules_file
 
-TOPOLOGY = """
-apiVersion: reprise.dev/v1alpha1
-kind: StreamTopology
-metadata: {name: watched, namespace: streams}
-spec:
-  batch: {interval: 500ms}
-  sources:
-    - {name: tweets, class: "reprise.spark_jobs.sources:HashtagSource", resources: {cpu: 200m},
-       with: {rate: 200, interval: 500ms, batches: 100000, tags: 1000}}
-  operators:
-    - {name: parser, class: "reprise.spark_jobs.operators:FlatMap", resources: {cpu: 200m}, inputs: [{from: tweets}],
-       with: {explode: [hashtags], select: [time, hashtags AS tag]}}
-    - {name: hot, class: "reprise.spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 840m},
-        with: {keys: [tag]},
-       inputs: [{from: parser, by: [tag]}], output: {priority: 9}}
-    - {name: cold, class: "reprise.spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 840m},
-        with: {keys: [tag]},
-       inputs: [{from: parser, by: [tag]}], output: {priority: 2}}
-  checkpoint: {everyBatches: 6}
-  recovery: {bufferMemory: 64Ki, bufferDisk: 64Ki}
-  nodes: {count: 4, cpu: "2"}
-"""
+TOPOLOGY = watched("200m", "840m", '"2"')
 """Two of four nodes host `hot` alone, and a query of it fits what the other two have free in sum, and on neither of them;
 the buffers of the parser are full after some batches that nobody takes, and then `cold` shows nothing, too.
 What is declared is far more than what is used, so that measurements on a busy machine change nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.algorithms import FailedQuery, Instance, InstanceError, NodeCapacity, PartitionCost
-from reprise.algorithms.arrivals.arrivals import Arrival, anticipatory, myopic, replanned
+from reprise.algorithms.arrivals.arrivals import Arrival, Schedule, anticipatory, myopic, replanned
 from reprise.algorithms.arrivals.forecast import TraceError, losses, parse_trace, scenarios
 from reprise.algorithms.dp import dp
 from reprise.algorithms.problem import Deadline, Problem, StepClock
@@ -69,14 +70,18 @@ def test_anticipating_known_arrivals_is_never_worse(case: tuple[Instance, list[A
     assert far.area >= near.area
 
 
-@given(case=sequences(), kind=st.sampled_from(["myopic", "anticipatory", "replanned"]))
+KINDS: dict[str, Callable[[Instance, list[Arrival]], Schedule]] = {
+    "myopic": lambda instance, arrivals: myopic(instance, arrivals, 60.0, best),
+    "anticipatory": lambda instance, arrivals: anticipatory(instance, arrivals, 60.0, best),
+    "replanned": lambda instance, arrivals: replanned(instance, arrivals, 60.0, best, lambda now: [arrivals]),
+}
+
+
+@given(case=sequences(), kind=st.sampled_from(sorted(KINDS)))
 @examples(80)
 def test_schedules_grow_within_the_capacity_there_is(case: tuple[Instance, list[Arrival]], kind: str) -> None:
     instance, arrivals = case
-    if kind == "replanned":
-        schedule = replanned(instance, arrivals, 60.0, best, lambda now: [arrivals])
-    else:
-        schedule = {"myopic": myopic, "anticipatory": anticipatory}[kind](instance, arrivals, 60.0, best)
+    schedule = KINDS[kind](instance, arrivals)
     cost = {p.id: p.cost for p in instance.partitions}
     queries = {q.id: q for q in instance.queries}
     restored: set[str] = set()
@@ -124,14 +129,11 @@ def test_each_arrival_is_a_node_of_its_own() -> None:
     assert (schedule.area, schedule.stages[-1].placement) == (8.0, {"p": "arrival 2"})
 
 
-@given(case=sequences(nodes=True), kind=st.sampled_from(["myopic", "anticipatory", "replanned"]))
+@given(case=sequences(nodes=True), kind=st.sampled_from(sorted(KINDS)))
 @examples(80)
 def test_every_stage_is_a_packing_and_nothing_moves(case: tuple[Instance, list[Arrival]], kind: str) -> None:
     instance, arrivals = case
-    if kind == "replanned":
-        schedule = replanned(instance, arrivals, 60.0, best, lambda now: [arrivals])
-    else:
-        schedule = {"myopic": myopic, "anticipatory": anticipatory}[kind](instance, arrivals, 60.0, best)
+    schedule = KINDS[kind](instance, arrivals)
     cost = {p.id: p.cost for p in instance.partitions}
     comers = sorted((a for a in arrivals if a.at < 60.0), key=lambda a: a.at)
     before: dict[str, str] = {}

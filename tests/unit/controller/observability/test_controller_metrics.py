@@ -30,29 +30,9 @@ from reprise.scheduler import (
     Progress,
 )
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
+from tests.support.watched import watched
 
-TOPOLOGY = """
-apiVersion: reprise.dev/v1alpha1
-kind: StreamTopology
-metadata: {name: watched, namespace: streams}
-spec:
-  batch: {interval: 500ms}
-  sources:
-    - {name: tweets, class: "reprise.spark_jobs.sources:HashtagSource", resources: {cpu: 20m},
-       with: {rate: 200, interval: 500ms, batches: 100000, tags: 1000}}
-  operators:
-    - {name: parser, class: "reprise.spark_jobs.operators:FlatMap", resources: {cpu: 20m}, inputs: [{from: tweets}],
-       with: {explode: [hashtags], select: [time, hashtags AS tag]}}
-    - {name: hot, class: "reprise.spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 40m},
-        with: {keys: [tag]},
-       inputs: [{from: parser, by: [tag]}], output: {priority: 9}}
-    - {name: cold, class: "reprise.spark_jobs.operators:KeyedCount", parallelism: 2, resources: {cpu: 40m},
-        with: {keys: [tag]},
-       inputs: [{from: parser, by: [tag]}], output: {priority: 2}}
-  checkpoint: {everyBatches: 6}
-  recovery: {bufferMemory: 64Ki, bufferDisk: 64Ki}
-  nodes: {count: 4, cpu: 120m}
-"""
+TOPOLOGY = watched("20m", "40m", "120m")
 """The figures below are counted from its milli-CPU: 40 a query's partition, 20 each of what all queries need."""
 
 RESOURCE = load_text(TOPOLOGY)

@@ -97,14 +97,8 @@ def test_a_run_without_faults_shows_what_run_local_does() -> None:
     assert 20 < outcome.virtual_s < 40, "about as long as its stream"
 
 
-@pytest.mark.parametrize("seed", range(1, 4))
+@seeds(range(1, 4), range(4, 40), 0)
 def test_nothing_breaks(seed: int) -> None:
-    holds(Schedule.of(seed))
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("seed", range(4, 40))
-def test_nothing_breaks_in_many(seed: int) -> None:
     holds(Schedule.of(seed))
 
 

@@ -5,7 +5,7 @@ again, from no earlier than the checkpoint; else it comes from the checkpoint.""
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from reprise.spark_jobs.node.deltas import Delta
 from reprise.spark_jobs.node.passive import PassiveStandby
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.topology import load_text
-from tests.support.engine_worlds import goes_back, placed
+from tests.support.engine_worlds import fault_free, goes_back, placed
 from tests.support.hashtags import SKIPPED
 from tests.support.losses import lose_nodes_at_any_moment, tick_losing
 from tests.support.seeds import seeds
@@ -126,8 +126,7 @@ def test_no_partition_counts_as_lost_that_was_promoted(tmp_path: Path, expected:
 def test_the_checkpoint_is_taken_where_it_is_newer(tmp_path: Path, mode: str, watch: Watch) -> None:
     """A window that was open at the checkpoint began before it, and nobody keeps for a standby what a checkpoint covers."""
     size = {"operators[window].with.size": "1900ms"}  # batches 1..19, 20..38, 39..57
-    reference = world_of(tmp_path / "reference", size, {})
-    reference.run(lambda e: e.done)
+    reference = fault_free(world_of(tmp_path / "reference", size, {}))
     watch.begin()
     world = world_of(tmp_path / "lost", with_mode(mode) | size)
     stands_between_checkpoints(world)
@@ -140,7 +139,7 @@ def test_the_checkpoint_is_taken_where_it_is_newer(tmp_path: Path, mode: str, wa
     restore(world, "a")
     assert fed(world) == set()
     assert world.engine.positions["window.0"] == newest
-    finish(world, reference.output())
+    finish(world, reference)
     assert watch.read == ["window.0"]
     assert world.engine.desired.generation == 1
 
@@ -236,8 +235,7 @@ def test_a_reader_that_is_lost_with_it_and_goes_to_its_copy_is_given_all_that_fo
     """Where memory is short, what the copy of a reader needs is kept beside what the reader does: else all go back that the
     partition reads."""
     size = {"operators[window].with.size": "100ms"}  # of batch b nothing before is needed
-    reference = world_of(tmp_path / "reference", size, {})
-    reference.run(lambda e: e.done)
+    reference = fault_free(world_of(tmp_path / "reference", size, {}))
     watch.begin()
     changes = with_mode("passive-standby", ["best"]) | {"operators[best].standby": {"every": 20}}
     world = world_of(tmp_path / "lost", with_mode(mode, ["window"]) | changes | size | SHORT, {})
@@ -256,7 +254,7 @@ def test_a_reader_that_is_lost_with_it_and_goes_to_its_copy_is_given_all_that_fo
     assert recover(world) == {"best.0"}
     assert fed(world) == {"window.0"}
     assert (engine.positions["best.0"], engine.positions["window.0"]) == (copy, copy)
-    finish(world, reference.output())
+    finish(world, reference)
     assert engine.desired.generation == 1
     assert watch.read == []
 
@@ -286,6 +284,34 @@ def back(world: World, wanted: Collection[str]) -> None:
     goes_back(world, lambda at: {p: other[at[p]] for p in wanted})
 
 
+def lost_at_random(
+    world: World,
+    dice: random.Random,
+    mine: Collection[str],
+    output: dict[str, bytes],
+    more: Callable[[], object] = lambda: None,
+) -> None:
+    """Nodes, one or two, jobs and drivers are lost at any stage; in the end the output is that.  `mine`: who is to have a
+    standby; `more`: what happens after each plan."""
+
+    def placed(living: Sequence[str]) -> dict[str, str]:
+        return {p: dice.choice(living) for p in mine}
+
+    def planned(living: Sequence[str]) -> None:
+        recover(world, placed(living) if dice.random() < 0.7 else None)
+
+    recover(world, placed(sorted(world.nodes.hosts)))
+
+    def settles() -> None:
+        if dice.random() < 0.6:
+            tick(world, 4)  # most standbys are ready then
+        more()
+
+    lose_nodes_at_any_moment(world, dice, lambda w: back(w, mine), planned, settles)
+    recover(world)
+    finish(world, output)
+
+
 @seeds(range(4), range(4, 8), 292)
 def test_nodes_are_lost_at_any_moment(
     tmp_path: Path, expected: dict[str, bytes], seed: int, watch: Watch, monkeypatch: pytest.MonkeyPatch
@@ -298,30 +324,14 @@ def test_nodes_are_lost_at_any_moment(
     world = world_of(tmp_path, changes | (SHORT if dice.random() < 0.3 else {}), {})
     mine = [p for p in AT if modes.get(p.rpartition(".")[0]) in MODES]
 
-    def placed(living: Sequence[str]) -> dict[str, str]:
-        return {p: dice.choice(living) for p in mine}
-
-    def planned(living: Sequence[str]) -> None:
-        recover(world, placed(living) if dice.random() < 0.7 else None)
-
-    recover(world, placed(NODES))
-
-    def settles() -> None:
-        if dice.random() < 0.6:
-            tick(world, 4)  # most standbys are ready then
-        if (
-            dice.random() < 0.6
-            and len(world.nodes.hosts) > 2
-            and not world.engine.done
-            and not world.engine.failed
-        ):
+    def two_at_once() -> None:
+        busy = len(world.nodes.hosts) > 2 and not world.engine.done and not world.engine.failed
+        if dice.random() < 0.6 and busy:
             world.nodes.lose(*dice.sample(sorted(world.nodes.hosts), 2))
             world.nodes.start(f"m{world.engine.jobs}", f"k{world.engine.jobs}")
             tick(world, dice.randint(1, 3))
 
-    lose_nodes_at_any_moment(world, dice, lambda w: back(w, mine), planned, settles)
-    recover(world)
-    finish(world, expected)
+    lost_at_random(world, dice, mine, expected, two_at_once)
     assert twins.compared > 0
 
 

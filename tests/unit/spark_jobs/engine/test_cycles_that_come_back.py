@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
 from tests.support.cycles import ROUNDS
 from tests.support.engine_worlds import placed
-from tests.support.losses import lose_nodes_at_any_moment, tick_losing
+from tests.support.losses import tick_losing
 from tests.support.seeds import seeds
 from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as backup
-from tests.unit.spark_jobs.engine.test_both_copies_lost import back, ready_at, with_mode
+from tests.unit.spark_jobs.engine.test_both_copies_lost import lost_at_random, ready_at, with_mode
 from tests.unit.spark_jobs.engine.test_standbys import recover
 from tests.unit.spark_jobs.engine.test_upstream_backup import fed, finish, lose, rebuilds, restore
 from tools.testbed.local_engine import World, past, tick
@@ -243,28 +243,6 @@ def test_a_checkpoint_that_a_promoted_standby_stores_has_what_goes_round(
     assert stored.pop(f"{FEEDBACK}best.0") == shown
     assert sum(stored.values(), Counter()) == shown, "each row to the partition of `count` that has its key"
     assert {n: expected[n] for n in world.output()} == world.output()
-
-
-def lost_at_random(
-    world: World, dice: random.Random, mine: Collection[str], output: dict[str, bytes]
-) -> None:
-    """Nodes, one or two, jobs and drivers are lost at any stage; in the end the output is that."""
-
-    def placed(living: Sequence[str]) -> dict[str, str]:
-        return {p: dice.choice(living) for p in mine}
-
-    def planned(living: Sequence[str]) -> None:
-        recover(world, placed(living) if dice.random() < 0.7 else None)
-
-    recover(world, placed(NODES))
-
-    def settles() -> None:
-        if dice.random() < 0.6:
-            tick(world, 4)  # most standbys are ready then
-
-    lose_nodes_at_any_moment(world, dice, lambda w: back(w, mine), planned, settles)
-    recover(world)
-    finish(world, output)
 
 
 @seeds(range(3), range(3, 8), 392)

@@ -149,8 +149,7 @@ def test_a_window_is_begun_anew_at_its_first_batch_though_a_checkpoint_is_within
 ) -> None:
     """What a checkpoint covers is kept all the same, as it is the cause of what the window gives next."""
     size = {"operators[window].with.size": "1900ms"}  # batches 1..19, 20..38, 39..57
-    reference = world_of(tmp_path / "reference", size)
-    reference.run(lambda e: e.done)
+    reference = fault_free(world_of(tmp_path / "reference", size))
     watch.begin()
     world = world_of(tmp_path / "lost", MODE | size)
     world.run(lambda e: e.punctuations.newest >= 20 and past(24)(e))
@@ -163,7 +162,7 @@ def test_a_window_is_begun_anew_at_its_first_batch_though_a_checkpoint_is_within
     assert newest > 19
     assert install.replays_to is not None
     assert 24 <= install.replays_to <= 37
-    finish(world, reference.output())
+    finish(world, reference)
     assert watch.warm == install.replays_to - 19
     assert watch.read == []
     assert world.engine.desired.generation == 1
@@ -236,8 +235,7 @@ def test_full_buffers_let_go_of_the_backup_and_the_stream_goes_on(
         "recovery.bufferDisk": "4Ki",
         "operators[window].with.size": "4s",
     }
-    reference = world_of(tmp_path / "reference", {"operators[window].with.size": "4s"})
-    reference.run(lambda e: e.done)
+    reference = fault_free(world_of(tmp_path / "reference", {"operators[window].with.size": "4s"}))
     world = world_of(tmp_path / "small", changes)
     world.run(past(35))
     engine = world.engine
@@ -247,7 +245,7 @@ def test_full_buffers_let_go_of_the_backup_and_the_stream_goes_on(
     lose(world, "d")
     restore(world, "a")
     assert "window.0" not in fed(world)
-    finish(world, reference.output())
+    finish(world, reference)
 
 
 @pytest.mark.wide

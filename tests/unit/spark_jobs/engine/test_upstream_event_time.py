@@ -17,7 +17,7 @@ from reprise.spark_jobs.operators import TumblingWindow
 from reprise.spark_jobs.sinks import FileSink
 from reprise.spark_jobs.sources.generator import GeneratorSource, Ints
 from reprise.spark_jobs.topology import load_text
-from tests.support.engine_worlds import placed
+from tests.support.engine_worlds import fault_free, placed
 from tests.unit.spark_jobs.engine.test_upstream_backup import (
     Watch,
     back,
@@ -156,8 +156,7 @@ def test_a_window_whose_last_batch_is_not_shown_yet_still_needs_what_that_was_ma
 ) -> None:
     """Its state is that behind the batch in which the window closed, and the store of its output is away."""
     size = {"operators[window].with.size": "1900ms"}
-    reference = world_of(tmp_path / "reference", size)
-    reference.run(lambda e: e.done)
+    reference = fault_free(world_of(tmp_path / "reference", size))
     watch.begin()
     world = world_of(tmp_path / "away", MODE | size)
     write, refused = FileSink.write, set[int]()
@@ -180,7 +179,7 @@ def test_a_window_whose_last_batch_is_not_shown_yet_still_needs_what_that_was_ma
     lost = True
     restore(world, "a")
     assert "window.0" in fed(world)
-    finish(world, reference.output())
+    finish(world, reference)
 
 
 @pytest.mark.wide
@@ -189,8 +188,7 @@ def test_a_window_that_says_too_late_a_batch_is_found(
 ) -> None:
     """The check that all other tests here rest on can fail."""
     size = {"operators[window].with.size": "1900ms"}
-    reference = world_of(tmp_path / "reference", size)
-    reference.run(lambda e: e.done)
+    reference = fault_free(world_of(tmp_path / "reference", size))
     watch.begin()
     monkeypatch.setattr(TumblingWindow, "oldest_needed_behind", lambda self, state, batch: batch + 1)
     world = world_of(tmp_path / "late", MODE | size)
@@ -199,7 +197,7 @@ def test_a_window_that_says_too_late_a_batch_is_found(
     restore(world, "a")
     assert "window.0" in fed(world)
     world.run(lambda e: e.done)
-    assert world.output() != reference.output()
+    assert world.output() != reference
 
 
 def test_code_that_raises_when_its_state_is_asked_leaves_checkpoints(
