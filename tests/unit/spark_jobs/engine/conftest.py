@@ -9,7 +9,7 @@ import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine import local_lines
-from tests.support.engine_worlds import begun
+from tests.support.engine_worlds import begun, fault_free
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import FEEDBACK, resource_of
@@ -57,6 +57,4 @@ def text(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def expected(text: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(resource_of(text), tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    return world.output()
+    return fault_free(begun(resource_of(text), tmp_path_factory.mktemp("fault-free")))

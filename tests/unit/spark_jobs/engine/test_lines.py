@@ -25,7 +25,7 @@ from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot
 from reprise.spark_jobs.topology import StreamTopology, Topology, load_text, override
-from tests.support.engine_worlds import begun
+from tests.support.engine_worlds import begun, fault_free
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, past, tick
 
@@ -42,9 +42,7 @@ def resource(request: pytest.FixtureRequest) -> StreamTopology:
 
 @pytest.fixture(scope="module")
 def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(resource, tmp_path_factory.mktemp("fault-free"), "ab")
-    world.run(lambda e: e.done)
-    return world.output()
+    return fault_free(begun(resource, tmp_path_factory.mktemp("fault-free"), "ab"))
 
 
 @pytest.fixture

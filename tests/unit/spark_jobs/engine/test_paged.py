@@ -15,7 +15,7 @@ from reprise.spark_jobs.node.command import Ack
 from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.engine_worlds import all_anew, begun
+from tests.support.engine_worlds import all_anew, begun, fault_free
 from tests.support.losses import lose_at_any_stage
 from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
@@ -52,9 +52,7 @@ def small(monkeypatch: pytest.MonkeyPatch, lines_at_once: None) -> None:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(resource_of("coordinated", "arrays"), tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    return world.output()
+    return fault_free(begun(resource_of("coordinated", "arrays"), tmp_path_factory.mktemp("fault-free")))
 
 
 def assert_all_on_record_can_be_restored(world: World) -> int:

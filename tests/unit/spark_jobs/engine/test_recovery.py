@@ -14,7 +14,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text
-from tests.support.engine_worlds import begun, still_shown
+from tests.support.engine_worlds import begun, fault_free, still_shown
 from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
@@ -61,12 +61,7 @@ def resource(request: pytest.FixtureRequest) -> StreamTopology:
 
 @pytest.fixture(scope="module")
 def expected(resource: StreamTopology, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(resource, tmp_path_factory.mktemp("fault-free"), "abcd")
-    world.run(lambda e: e.done)
-    output = world.output()
-    final = world.engine.final
-    assert final is not None
-    assert len(output) == final * len(world.topology.queries)
+    output = fault_free(begun(resource, tmp_path_factory.mktemp("fault-free"), "abcd"))
     assert any(output.values())
     return output
 

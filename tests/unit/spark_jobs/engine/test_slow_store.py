@@ -14,7 +14,7 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.wire import Message
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import override
-from tests.support.engine_worlds import begun
+from tests.support.engine_worlds import begun, fault_free
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import in_the_middle, lose, resource_of, to_the_end
 from tools.testbed.local_engine import World, tick
@@ -55,9 +55,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(resource_of(DIAMOND), tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    return world.output()
+    return fault_free(begun(resource_of(DIAMOND), tmp_path_factory.mktemp("fault-free")))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from reprise.spark_jobs.errors import CheckpointError, SourceError
 from reprise.spark_jobs.node.runtime import OperatorRuntime
 from reprise.spark_jobs.sources import HashtagSource
 from reprise.spark_jobs.topology import load_text, override
-from tests.support.engine_worlds import begun
+from tests.support.engine_worlds import begun, fault_free
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, past, tick
 
@@ -43,9 +43,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture(scope="module")
 def diamond_output(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    world = begun(DIAMOND, tmp_path_factory.mktemp("expected"), "a")
-    world.run(lambda e: e.done)
-    return world.output()
+    return fault_free(begun(DIAMOND, tmp_path_factory.mktemp("expected"), "a"))
 
 
 def test_a_poison_batch_is_named_and_not_retried(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.node import host as host_module
 from reprise.spark_jobs.state.snapshot import Snapshot
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
-from tests.support.engine_worlds import all_anew, begun
+from tests.support.engine_worlds import all_anew, begun, fault_free
 from tests.support.losses import lose_a_node_or_everything, lose_at_any_stage
 from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine import test_recovery
@@ -66,9 +66,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def expected(text: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """With coordinated checkpoints and no failure."""
-    world = begun(resource_of(text, ""), tmp_path_factory.mktemp("fault-free"))
-    world.run(lambda e: e.done)
-    return world.output()
+    return fault_free(begun(resource_of(text, ""), tmp_path_factory.mktemp("fault-free")))
 
 
 @pytest.fixture
