@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-WITH_STANDBYS = """
+
+def counting(name: str, operators: str, rate: int = 200, tags: int = 40, memory: str = "1Mi") -> str:
+    """60 batches of hashtags from two partitions, and what operators make of them."""
+    return f"""
 apiVersion: reprise.dev/v1alpha1
 kind: StreamTopology
-metadata: {name: standby}
+metadata: {{name: {name}}}
 spec:
-  batch: {interval: 100ms}
+  batch: {{interval: 100ms}}
   sources:
     - name: tweets
       class: reprise.spark_jobs.sources:HashtagSource
       parallelism: 2
-      with: {rate: 200, interval: 100ms, batches: 60, tags: 40, seed: 7}
+      with: {{rate: {rate}, interval: 100ms, batches: 60, tags: {tags}, seed: 7}}
   operators:
+{operators.strip(chr(10))}
+  checkpoint: {{everyBatches: 10}}
+  recovery: {{bufferMemory: {memory}}}
+  nodes: {{count: 4}}
+"""
+
+
+WITH_STANDBYS = counting(
+    "standby",
+    """
     - name: parse
       class: reprise.spark_jobs.operators:FlatMap
       parallelism: 2
@@ -34,24 +47,13 @@ spec:
       with: {by: "n", k: 5, keys: [tag], scope: batch}
       inputs: [{from: count}]
       output: {priority: 9}
-  checkpoint: {everyBatches: 10}
-  recovery: {bufferMemory: 1Mi}
-  nodes: {count: 4}
-"""
+""",
+)
 """`parse` and `count` have active standbys."""
 
-SKIPPED = """
-apiVersion: reprise.dev/v1alpha1
-kind: StreamTopology
-metadata: {name: skipped}
-spec:
-  batch: {interval: 100ms}
-  sources:
-    - name: tweets
-      class: reprise.spark_jobs.sources:HashtagSource
-      parallelism: 2
-      with: {rate: 200, interval: 100ms, batches: 60, tags: 40, seed: 7}
-  operators:
+SKIPPED = counting(
+    "skipped",
+    """
     - name: parse
       class: reprise.spark_jobs.operators:FlatMap
       parallelism: 2
@@ -72,10 +74,8 @@ spec:
       class: reprise.spark_jobs.operators:Sink
       inputs: [{from: parse}]
       output: {priority: 1}
-  checkpoint: {everyBatches: 10}
-  recovery: {bufferMemory: 1Mi}
-  nodes: {count: 4}
-"""
+""",
+)
 """Every operator may be skipped, or be fed again by what it reads; tests say which are."""
 
 

@@ -13,6 +13,7 @@ from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.contract import Kind
 from reprise.spark_jobs.topology import StreamTopology, load_text, make_operator
 from tests.support.engine_worlds import placed
+from tests.support.hashtags import counting
 from tests.support.losses import tick_losing
 from tests.unit.spark_jobs.engine.test_definition import expected_output
 from tests.unit.spark_jobs.engine.test_recovery import COIN
@@ -20,18 +21,9 @@ from tools.testbed.local_engine import World, past, tick
 
 pytestmark = pytest.mark.usefixtures("few_batches_ahead")
 
-KINDS = """
-apiVersion: reprise.dev/v1alpha1
-kind: StreamTopology
-metadata: {name: kinds}
-spec:
-  batch: {interval: 100ms}
-  sources:
-    - name: tweets
-      class: reprise.spark_jobs.sources:HashtagSource
-      parallelism: 2
-      with: {rate: 200, interval: 100ms, batches: 60, tags: 40, seed: 7}
-  operators:
+KINDS = counting(
+    "kinds",
+    """
     - name: split
       class: reprise.spark_jobs.operators:FlatMap
       parallelism: 2
@@ -54,10 +46,8 @@ spec:
       with: {keys: [tag], aggregate: {"n": "count()"}, size: 700ms, interval: 100ms}
       inputs: [{from: parse, by: [tag]}]
       output: {priority: 2}
-  checkpoint: {everyBatches: 10}
-  recovery: {bufferMemory: 1Mi}
-  nodes: {count: 4}
-"""
+""",
+)
 """Nothing of it says how it is to come back, which is from the checkpoint."""
 
 AT = {

@@ -15,21 +15,13 @@ from reprise.spark_jobs.errors import CheckpointError, DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.topology import StreamTopology, load_text
 from tests.support.engine_worlds import begun, fault_free, still_shown
+from tests.support.hashtags import counting
 from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
-DIAMOND = """
-apiVersion: reprise.dev/v1alpha1
-kind: StreamTopology
-metadata: {name: diamond}
-spec:
-  batch: {interval: 100ms}
-  sources:
-    - name: tweets
-      class: reprise.spark_jobs.sources:HashtagSource
-      parallelism: 2
-      with: {rate: 400, interval: 100ms, batches: 60, tags: 200, seed: 7}
-  operators:
+DIAMOND = counting(
+    "diamond",
+    """
     - name: parse
       class: reprise.spark_jobs.operators:FlatMap
       parallelism: 2
@@ -46,10 +38,11 @@ spec:
       with: {by: count, k: 5, keys: [tag]}
       inputs: [{from: count}]
       output: {priority: 9}
-  checkpoint: {everyBatches: 10}
-  recovery: {bufferMemory: 64Ki}
-  nodes: {count: 4}
-"""
+""",
+    rate=400,
+    tags=200,
+    memory="64Ki",
+)
 
 
 @pytest.fixture(scope="module", params=["diamond", pytest.param("feedback", marks=pytest.mark.wide)])
