@@ -37,7 +37,8 @@ WIDE = pytest.mark.wide
 @dataclass(frozen=True)
 class Kind:
     made: Callable[[], StreamTopology]
-    batches: int = 60
+    batches: int = 61
+    """Before this one the order changes for the last time."""
     cyclic: bool = False
     ahead: int = 10
     """Batches that are under way at once while a stream drains, as so much more is applied before it has drained."""
