@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -334,18 +333,6 @@ def test_a_mark_of_a_drain_ends_with_the_next_driver(
         LocalDriver(world, at_work.tree)
 
 
-def test_a_record_of_an_earlier_version_is_read_and_replaced(at_work: LocalDriver) -> None:
-    here, newest = at_work.world.checkpoints, at_work.engine.punctuations.newest
-    shutil.rmtree(here / "revisions")
-    (here / "revision.json").write_text(json.dumps({"revision": revision_of(OLD), "drained": newest - 1}))
-    change(at_work.world, NEW)
-    with pytest.raises(RevisionError):
-        LocalDriver(at_work.world, at_work.tree)
-    (here / "revision.json").write_text(json.dumps({"revision": revision_of(OLD), "drained": newest}))
-    assert LocalDriver(at_work.world, at_work.tree).engine.problems == []
-    assert not (here / "revision.json").exists()
-
-
 def test_a_driver_that_is_frozen_before_it_marks_the_drain_changes_nothing_beside_its_successor(
     at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,12 +369,6 @@ def test_a_driver_that_is_frozen_before_it_says_its_revision_ends(tmp_path: Path
         Revisions(location, "old", first).begin(0, 0, False, tuple)
     with pytest.raises(RevisionError):
         Revisions(location, "old", claim_epoch(location, lambda least: least)).begin(0, 5, False, tuple)
-
-
-def test_a_stream_of_an_earlier_version_has_no_revision_and_is_taken_as_it_is(at_work: LocalDriver) -> None:
-    shutil.rmtree(at_work.world.checkpoints / "revisions")
-    change(at_work.world, NEW)
-    assert LocalDriver(at_work.world, at_work.tree).engine.problems == []
 
 
 @pytest.mark.parametrize(

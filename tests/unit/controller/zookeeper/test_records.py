@@ -55,7 +55,7 @@ from reprise.controller.zookeeper.recovery_records import (
     parse_plan,
 )
 from reprise.scheduler import Node, PartitionStats, QueryTimeline
-from reprise.scheduler.incident import Candidate, Trigger
+from reprise.scheduler.incident import Trigger
 from reprise.scheduler.node_start import NodeStart, StartPhase
 from tests.support.record_samples import DESIRED, INCIDENT, PLAN, POISON, PROGRESS, replace
 
@@ -293,22 +293,6 @@ def test_what_a_plan_was_made_for_is_one_of_few_things_also_in_older_records() -
         parse_plan(encode_plan(PLAN).replace(b'"trigger":"first"', b'"trigger":"luck"'))
 
 
-def test_the_plan_of_an_older_version_is_read() -> None:
-    """It named the pending partitions with every candidate, and a later one called them failed."""
-    record = json.loads(encode_plan(PLAN))
-    record["failed"] = record.pop("pending")
-    assert parse_plan(json.dumps(record).encode()) == PLAN
-    del record["failed"]
-    record["candidates"] = [
-        {"query": "a.0", "priority": 1, "cost": 5, "partitions": ["x.0", "a.0"]},
-        {"query": "b.0", "priority": 2, "cost": 7, "partitions": ["x.0", "b.0"]},
-    ]
-    plan = parse_plan(json.dumps(record).encode())
-    assert plan.candidates == (Candidate("a.0", 1, 5), Candidate("b.0", 2, 7))
-    assert plan.pending == ("x.0", "a.0", "b.0")
-    assert plan.needs({"x.0", "b.0", "y.0"}) == ("x.0", "b.0")
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -330,18 +314,6 @@ def test_any_bytes_give_a_value_or_a_record_error(name: str, data: st.DataObject
         parse(raw, "/root")
     except RecordError as error:
         assert error.reason
-
-
-def test_a_desired_state_says_what_drivers_of_0_1_0_demand() -> None:
-    """They refuse a record without `ordered`, and one of them may have to be drained by this version."""
-    ours = json.loads(encode_desired(DESIRED))
-    assert ours["ordered"] is DESIRED.retain
-    assert parse_desired(json.dumps({**ours, "ordered": not DESIRED.retain}).encode()) == DESIRED
-
-
-def test_statistics_of_an_earlier_version_are_read() -> None:
-    old = b'{"sink.0": {"cpu_milli": 1.5, "tuples_per_s": 2100.0, "state_bytes": 3}}'
-    assert parse_stats(old) == {"sink.0": PartitionStats(1.5, 3)}
 
 
 def test_statistics_say_how_many_rows_come() -> None:

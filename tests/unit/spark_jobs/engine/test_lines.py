@@ -232,22 +232,6 @@ def test_another_checkpoint_of_the_same_generation_is_only_what_a_lost_one_is_re
 
 
 @pytest.mark.long
-def test_a_stream_goes_on_from_checkpoints_of_a_version_whose_manifests_had_none(
-    world: World, expected: dict[str, bytes]
-) -> None:
-    _, new = two_checkpoints(world)
-    for path in world.checkpoints.glob("cp-*/COMPLETE*.json"):
-        data = json.loads(path.read_text())
-        assert data.pop("version") == 2
-        assert set(data) == {"position", "files", "offsets"}
-        path.write_text(json.dumps(data))
-    anew(world)
-    world.want(2, new, world.spread("e", "f"))
-    world.run(lambda e: e.done)
-    assert world.output() == expected
-
-
-@pytest.mark.long
 def test_a_checkpoint_whose_partitions_are_at_different_positions_is_restored_as_a_line(
     world: World, expected: dict[str, bytes]
 ) -> None:

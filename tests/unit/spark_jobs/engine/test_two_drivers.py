@@ -284,16 +284,3 @@ def test_two_that_claim_at_once_get_two_epochs(tmp_path: Path) -> None:
     for _ in range(30):
         CheckpointStore(here).begin(claim_epoch(here, lambda least: least))
     assert len(claims(Files(here))) <= 22, "old claims are removed"
-
-
-def test_a_location_of_an_earlier_version_is_read_as_it_is(tmp_path: Path) -> None:
-    """Manifests and blocks without an epoch, and no claims."""
-    before = CheckpointStore(str(tmp_path))
-    before.complete(Manifest.of_round(10, {"p": before.write_state(10, "p", "h", TABLES)}, {}))
-    assert (tmp_path / "cp-00000010" / "COMPLETE.json").exists()
-    store = CheckpointStore(str(tmp_path))
-    assert store.begin(claim_epoch(str(tmp_path), lambda least: max(least, 8))) == 10
-    assert store.verify(10).files == before.manifest(10).files
-    store.complete(Manifest.of_round(15, {}, {}))
-    assert (store.positions(), before.positions()) == ([10, 15], [10, 15])
-    assert (tmp_path / "cp-00000015" / "COMPLETE.8.json").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -348,25 +347,6 @@ def test_of_batches_before_those_with_a_digest_nothing_is_claimed(broker: Broker
     assert not Marker(5, owner).differs(row)
     assert not Marker(2, owner, {1: "0" * 16}).differs(row), "it is new"
     assert Marker(5, owner, {1: "0" * 16}).differs(row)
-
-
-def test_a_marker_of_a_version_before_is_still_believed(broker: Broker) -> None:
-    """It digested the bytes of all messages one after the other (CRC-32)."""
-    give(opened(1), 1, 2)
-    batch, text = broker.committed[NAME]
-    marker = Marker.decode(batch, text)
-    one, two = ([(None, body) for body in part] for part in (_bodies(broker)[:2], _bodies(broker)[2:]))
-    former = {k: f"{zlib.crc32(b''.join(v for _, v in kept)):08x}" for k, kept in ((1, one), (2, two))}
-    assert [Written(1, one).former_digest, Written(2, two).former_digest] == list(former.values())
-    broker.committed[NAME] = batch, Marker(batch, marker.owner, former).encode()
-    give(opened(2), 1, 2, 4)
-    assert ids(broker) == [n for k in (1, 2, 4) for n in rows(k)["id"].to_pylist()]  # type: ignore[index]
-    with pytest.raises(Exception, match="batch 2 was written before with other rows"):
-        opened(3)._write([(2, rows(4))])
-
-
-def _bodies(broker: Broker) -> list[bytes]:
-    return [value for _, _, _, value in broker.messages if value is not None]
 
 
 parts = st.none() | st.binary(max_size=2)

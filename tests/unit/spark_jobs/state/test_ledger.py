@@ -396,16 +396,6 @@ def test_a_mark_that_a_listing_lacks_is_waited_for(tmp_path: Path, monkeypatch: 
         ledger(tmp_path, live=True)
 
 
-@pytest.mark.usefixtures("sources")
-def test_blocks_that_an_earlier_version_removed_without_a_mark_are_not_missed(tmp_path: Path) -> None:
-    made, _ = ledger(tmp_path, live=True)
-    for batch in range(1, 5):
-        made.reach(batch)
-    (tmp_path / "ranges" / "0000000001.json").unlink()
-    again, _ = ledger(tmp_path, live=True)
-    assert (again.trimmed, again.written) == (1, 4)
-
-
 @pytest.mark.parametrize(
     ("before", "now", "field"),
     [

@@ -52,39 +52,6 @@ def test_a_manifest_of_version_1_keeps_its_logs() -> None:
     assert manifest == Manifest.of_round(7, {}, {"s.0": 70}, {"s.0": {"t/0": 30, "t/1": 40}})
 
 
-@pytest.mark.parametrize("text", [VERSION_1, VERSION_1_WITH_LOGS])
-def test_a_round_is_written_so_that_an_earlier_version_reads_it(text: str) -> None:
-    written = Manifest.from_json(json.loads(text)).to_json()
-    assert written.pop("version") == 2
-    assert written == json.loads(text)
-
-
-def test_any_other_line_has_no_files_for_an_earlier_version_to_misread() -> None:
-    behind = Snapshot(
-        "count.0", 380, FILE, Kind.LOCAL, sent=380, first=381, number=9, channels={"sink.0": 350}
-    )
-    manifest = Manifest(400, {"count.0": behind, "map.0": Snapshot.round("map.0", 400)}, {"tweets.0": 40000})
-    assert json.loads(json.dumps(manifest.to_json())) == {
-        "version": 2,
-        "position": 400,
-        "snapshots": {
-            "count.0": {
-                "position": 380,
-                "file": {"path": FILE.path, "size": 2048, "sha256": "9f2c"},
-                "kind": "local",
-                "sent": 380,
-                "first": 381,
-                "number": 9,
-                "channels": {"sink.0": 350},
-            },
-            "map.0": {
-                "position": 400, "file": None, "kind": "round", "sent": 400, "first": 401, "number": 400, "channels": {},
-            },
-        },
-        "offsets": {"tweets.0": 40000},
-    }  # fmt: skip
-
-
 def test_a_line_says_where_its_numbers_begin_only_where_messages_are_counted() -> None:
     counted = Snapshot("count.0", 400, FILE, Kind.ARRIVAL, 440, 441, 9, inputs={"map.0": Heard(430, 431)})
     line = Manifest(400, {"count.0": counted}, {}, numbered_from=360)
@@ -122,23 +89,6 @@ def test_what_is_no_manifest_is_refused(missing: str) -> None:
     del data[missing]
     with pytest.raises(ValueError, match="no manifest"):
         Manifest.from_json(data)
-
-
-def test_an_earlier_version_refuses_a_state_that_is_stored_slot_by_slot() -> None:
-    """Version 3 would take its file for one of pages, and call it damaged."""
-    log = Snapshot("count.0", 380, FILE, Kind.WINDOW_LOG, sent=395, first=396, number=9)
-    manifest = Manifest(380, {"count.0": log}, {"tweets.0": 40000})
-    written = json.loads(json.dumps(manifest.to_json()))
-    assert written["version"] == 6
-    assert Manifest.from_json(written) == manifest
-
-
-def test_an_earlier_version_refuses_a_state_of_another_version() -> None:
-    """It would hand it to a class that does not read it."""
-    manifest = Manifest.of_round(400, {"count.0": replace(FILE, state_version=2)}, {})
-    written = json.loads(json.dumps(manifest.to_json()))
-    assert written["version"] == 7
-    assert Manifest.from_json(written) == manifest
 
 
 def test_a_manifest_of_a_later_version_is_not_called_damaged(tmp_path: Path) -> None:

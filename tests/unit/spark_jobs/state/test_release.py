@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -112,20 +111,6 @@ def test_an_interval_after_none_begins_now(tmp_path: Path, machine: Machine) -> 
     assert release.begin(1000, 256) == []
     assert release.due(release.now(), 1000) == 1001
     assert (release.at(1000), release.at(1001)) == (START, START + DAY)
-
-
-def test_a_clock_of_an_earlier_version_is_read_and_then_remembers_its_interval(
-    tmp_path: Path, machine: Machine
-) -> None:
-    (tmp_path / "clock.json").write_text(json.dumps({"started": START}))
-    machine.passes(99.5)
-    release = machine.release(tmp_path, 1.0)
-    release.begin(90, 256)
-    assert (release.due(release.now(), 90), release.at(3)) == (100, START + 2)
-    release = machine.release(tmp_path, 10.0)
-    release.begin(99, 256)
-    assert release.at(100) == START + 99
-    assert release.at(101) == START + 109
 
 
 def test_what_came_due_in_a_long_stop_is_paced_by_the_slowest_and_the_rest_by_the_clock(

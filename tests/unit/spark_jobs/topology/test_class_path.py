@@ -6,11 +6,8 @@ import importlib
 
 import pytest
 
-from reprise.controller.topology_view import silent_operators, view_of
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.operators import KeyedCount
-from reprise.spark_jobs.state.revision import former_revision_of, revision_of
-from reprise.spark_jobs.topology import from_json, load_text, make_operator, override, to_json
+from reprise.spark_jobs.topology import load_text
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.class_path import PUBLIC, current, former, of_library, public
 
@@ -30,39 +27,6 @@ spec:
 """
 FORMER = TODAY.replace('"reprise.spark_jobs.', '"spark_jobs.')
 PUBLIC_NAMES = TODAY.replace('"reprise.spark_jobs.', '"reprise.')
-REVISION = "93fbda5c4a24"
-"""What the version before the import root computed of FORMER, and wrote beside its checkpoints."""
-STANDBY = {"every": 3, "failureDomain": "zone"}
-REVISION_WITH_STANDBY = "3a3a4cac56a4"
-"""The same of the last version in which `standby` was a part of it, where `count` has STANDBY."""
-
-
-def test_a_resource_in_the_former_spelling_is_the_same_topology() -> None:
-    today, before, best = load_text(TODAY), load_text(FORMER), load_text(PUBLIC_NAMES)
-    assert type(make_operator(best.operators[0])) is KeyedCount
-    assert view_of(best, own_code=False) == view_of(today, own_code=False)
-    assert before.operators[0].class_path == "spark_jobs.operators:KeyedCount"
-    assert type(make_operator(before.operators[0])) is type(make_operator(today.operators[0])) is KeyedCount
-    assert view_of(before, own_code=False) == view_of(today, own_code=False)
-    assert view_of(before, own_code=False).deterministic and silent_operators(before) == ()
-    assert type(make_operator(from_json(to_json(before)).operators[0])) is KeyedCount
-
-
-def test_a_stream_goes_on_from_the_checkpoints_of_the_version_before_in_either_spelling() -> None:
-    assert revision_of(load_text(FORMER)) == REVISION
-    assert revision_of(load_text(TODAY)) == REVISION
-    assert revision_of(load_text(PUBLIC_NAMES)) == REVISION
-    other = TODAY.replace("spark_jobs.operators:Sink", "spark_jobs.operators:Filter").replace(
-        "output: {}}", 'output: {}, with: {where: "tweet > 0"}}'
-    )
-    assert revision_of(load_text(other, data=False)) != REVISION
-
-
-def test_a_stream_with_standbys_is_known_by_what_the_version_before_wrote() -> None:
-    passive = {"operators[count].availability": "passive-standby"}
-    before = override(load_text(TODAY), passive | {"operators[count].standby": STANDBY})
-    assert (former_revision_of(before), revision_of(before)) == (REVISION_WITH_STANDBY, REVISION)
-    assert former_revision_of(load_text(TODAY)) == REVISION
 
 
 @pytest.mark.parametrize(
