@@ -65,7 +65,7 @@ def test_a_damaged_checkpoint_is_found_and_the_one_before_serves(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     """The second and later checkpoints lose their last bytes on disk; two nodes are killed after that."""
-    resource = minimal(**{"checkpoint.keep": 10})
+    resource = scenario.without_end(minimal(**{"checkpoint.keep": 10}), tmp_path)
     out, damaged = tmp_path / "out", set[int]()
 
     def damage(state: RunState, _: object) -> None:
@@ -80,7 +80,8 @@ def test_a_damaged_checkpoint_is_found_and_the_one_before_serves(
         {"on": "checkpoint", "count": 2, "delay": "1s", "kill": ["@count"]},
         {"on": "incident", "delay": "1s", "add": 2},
     ]
-    result = scenario.run(resource, cluster, out, faults, watch=damage)
+    over = scenario.quiet_again(faults)
+    result = scenario.run(resource, cluster, out, faults, watch=damage, until=over)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert damaged
     told = [line["detail"] for line in result.incident["timeline"] if line["what"] == "checkpoint-damaged"]

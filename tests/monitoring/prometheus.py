@@ -15,6 +15,7 @@ from urllib.request import urlopen
 import yaml
 
 from tests.monitoring import tools
+from tools.testbed.waiting import until
 
 SCRAPE_S = 1
 
@@ -48,7 +49,7 @@ class Prometheus:
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        self.wait_for(self._ready, "Prometheus to answer", 60)
+        self.wait_for(self._ready, "Prometheus to answer", 300)
         return self
 
     def __exit__(
@@ -90,11 +91,12 @@ class Prometheus:
         self, good: Callable[[], bool], what: str, timeout_s: float, said: Callable[[], str] = str
     ) -> None:
         """Polls; AssertionError with `said` when the time is up."""
-        deadline = time.monotonic() + timeout_s
-        while not good():
-            assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}: {said()}"
+
+        def looks() -> bool:
             assert self._process.poll() is None, self._log.read_text()[-2000:]
-            time.sleep(SCRAPE_S / 2)
+            return good()
+
+        until(looks, what, timeout_s, said, poll_s=SCRAPE_S / 2)
 
     def _ready(self) -> bool:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.monitoring.prometheus import Prometheus
 from tests.support.ports import ports_in_a_row
 from tests.support.watched import watched
 from tools.alerts_render import rules_file
+from tools.testbed.waiting import until
 
 TOPOLOGY = watched("200m", "840m", '"2"')
 """Two of four nodes host `hot` alone, and a query of it fits what the other two have free in sum, and on neither of them;
@@ -65,7 +65,7 @@ class Watched:
             cluster=self.cluster,
             metrics_port=run_port,
             log_format="json",
-            timeout_s=400,
+            timeout_s=None,
         )
         metrics = RunMetrics(self.resource)
         with ExitStack() as ends:
@@ -104,11 +104,12 @@ class Watched:
 
     def wait_for(self, good: Callable[[RunState], bool], what: str, timeout_s: float) -> None:
         """Until the run's state is as wanted."""
-        deadline = time.monotonic() + timeout_s
-        while self.state is None or not good(self.state):
+
+        def reached() -> bool:
             assert self.result is None, f"the run has ended while waiting for {what}: {self.result}"
-            assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}; logs in {self.out}"
-            time.sleep(0.1)
+            return self.state is not None and good(self.state)
+
+        until(reached, what, timeout_s, lambda: f"logs in {self.out}", poll_s=0.1)
 
     def signal(self, module: str, number: signal.Signals) -> None:
         """To the run's process of this module, which is a child of the test's own process."""

@@ -51,7 +51,6 @@ def test_nodes_are_killed_while_the_store_makes_trouble(
 ) -> None:
     url = f"s3://{BUCKET}/spark"
     _output_on(monkeypatch, f"{url}/sink")
-    monkeypatch.setattr(scenario, "TIMEOUT_S", 1200.0)  # each batch waits for the store several times
     faults = [
         Fault(What.REFUSED, status=503, code="SlowDown", every=29),
         Fault(What.ANSWER_LOST, "PUT", every=13),
@@ -60,10 +59,11 @@ def test_nodes_are_killed_while_the_store_makes_trouble(
         Fault(What.SLOW, seconds=0.5, every=19),
     ]
     store.fault(*faults)
-    resource = scenario.topology2(NODES, **{"checkpoint.location": f"{url}/checkpoints"})
     kills = [{"on": "checkpoint", "delay": "1s", "kill": ["n1", "n2"]}]
+    resource = scenario.topology2(NODES, **{"checkpoint.location": f"{url}/checkpoints"})
+    resource, over = scenario.without_end(resource, tmp_path), scenario.quiet_again(kills)
     with scenario.cluster(NODES, cpu_milli=ROOM) as cluster:
-        result = scenario.run(resource, cluster, tmp_path / "out", kills)
+        result = scenario.run(resource, cluster, tmp_path / "out", kills, until=over)
     store.fault()
     assert all(fault.met for fault in faults)
     _fetch(server, f"{url}/sink", tmp_path / "out" / "sink")
