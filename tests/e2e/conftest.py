@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Modules with a cluster of their own come before the others, so that two never run beside each other."""
+    """Modules whose fixture `cluster` is their own come before that of the package is started."""
 
     def shares(item: pytest.Item) -> bool:
         return item.path.is_relative_to(HERE) and not hasattr(getattr(item, "module", None), "cluster")
@@ -33,9 +33,3 @@ def large_nodes(cluster: ToldCluster) -> Iterator[ToldCluster]:
     """Nodes on each of which there is room for what another one had."""
     with cluster.announcing(600) as large:
         yield large
-
-
-@pytest.fixture(scope="session")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Output of Topology 2 without faults; it does not depend on nodes or strategy."""
-    return scenario.write_expected(scenario.topology2(), tmp_path_factory.mktemp("expected"))

@@ -62,7 +62,7 @@ class Applies:
         elif self.said is not None and not self.killed:
             self.since = progress.horizon if self.since is None else self.since
             self.after |= {position for position in seen.checkpoints if position > self.since}
-            if len(new_of(self.after)) == FOLLOWED and (desired := seen.desired) is not None:
+            if len(new_of(self.after)) >= FOLLOWED and (desired := seen.desired) is not None:
                 self.killed = True
                 at = {desired.assignment[p].partition("#")[0] for p in ("count.0", "window.0")}
                 self.cluster.kill(sorted(at))

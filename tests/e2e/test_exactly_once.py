@@ -76,7 +76,9 @@ class OneByOne:
     def __init__(self, cluster: ToldCluster) -> None:
         self.cluster, self.back = cluster, list[frozenset[str]]()
         """Available queries before each node."""
-        self._since: tuple[frozenset[str], int] = frozenset(), 0
+        self.spans = list[tuple[float, float]]()
+        """From when to when they were those that are available."""
+        self._since: tuple[frozenset[str], int, float] = frozenset(), 0, 0.0
 
     def __call__(self, state: RunState, actions: list[dict[str, Any]]) -> None:
         seen = state.observation
@@ -84,10 +86,11 @@ class OneByOne:
             return
         available = frozenset(query.id for query in state.queries if query.status is Status.AVAILABLE)
         if available != self._since[0]:
-            self._since = available, seen.progress.horizon
+            self._since = available, seen.progress.horizon, seen.time
         more = len(available) > (len(self.back[-1]) if self.back else 0)
         if more and len(available) < len(state.queries) and seen.progress.horizon >= self._since[1] + GOES_ON:
             self.back.append(available)
+            self.spans.append((self._since[2], seen.time))
             self.cluster.add_node()
 
     def over(self, state: RunState, actions: list[dict[str, Any]]) -> bool:
@@ -119,6 +122,10 @@ def test_three_of_four_nodes_are_lost_and_queries_come_back_by_value_as_nodes_co
     assert all(fewer < more for fewer, more in pairwise(nodes.back)), (
         "nothing that is back is taken away again"
     )
+    lines = scenario.writes(result.out)
+    for available, (since, until) in zip(nodes.back, nodes.spans, strict=True):
+        went_on = {line["query"] for line in lines if since < line["at"] <= until}
+        assert available <= went_on, f"stood still before the next node: {available - went_on}"
     incident = next(i for i in result.incident["incidents"] if i["lost_nodes"])
     assert incident["kind"] == "correlated"
 

@@ -57,39 +57,62 @@ assert TOLD.count("output:") == 3
 assert "every: 1000" in TOLD
 
 
-@pytest.mark.parametrize(
-    ("text", "later"),
-    [
-        pytest.param(
-            BOTH,
-            [{"on": "checkpoint", "crash": "coordinator"}],
-            id="a node and the coordinator, one of each kind, and racks",
-        ),
-        pytest.param(
-            WITH_STANDBYS,
-            [{"on": "closed", "add": 1}, {"on": "closed", "delay": "6s", "kill": ["@count.0"]}],
-            id="a node, and later that of the standby",
-        ),
-    ],
-)
-def test_a_partition_goes_on_where_its_standby_is(
-    large_nodes: EmbeddedCluster, tmp_path: Path, text: str, later: list[dict[str, Any]]
-) -> None:
-    resource = without_end(text, tmp_path)
-    faults = [{"on": "checkpoint", "kill": ["@count.0"]}, *later]
+def test_a_partition_goes_on_where_its_standby_is(large_nodes: EmbeddedCluster, tmp_path: Path) -> None:
+    """One of each kind, and each in another rack than its partition; the coordinator is lost, too."""
+    resource = without_end(BOTH, tmp_path)
+    faults = [{"on": "checkpoint", "kill": ["@count.0"]}, {"on": "checkpoint", "crash": "coordinator"}]
     racks, over = Racks(), scenario.quiet_again(faults)
     result = scenario.run(resource, large_nodes, tmp_path / "out", faults, racks, in_time=True, until=over)
     assert_exactly_once(result, resource, tmp_path)
-    if text is BOTH:
-        assert {*racks.seen} == {"parse.0", "parse.1", "count.0", "count.1"}
-        assert all(here != there for pairs in racks.seen.values() for here, there in pairs)
+    assert {*racks.seen} == {"parse.0", "parse.1", "count.0", "count.1"}
+    assert all(here != there for pairs in racks.seen.values() for here, there in pairs)
     (first, *_) = result.incident["incidents"]
-    promoted = [line for line in result.incident["timeline"] if line["what"] == "promoted"]
-    assert promoted, "it was restored from the checkpoint"
-    assert "count.0 to " in str(promoted[0])
+    assert promotions(result, "count.0") == 1, "it was restored from the checkpoint"
     assert not any(plan["rollback"] for plan in first["plans"]), "everything went back"
-    if not any("kill" in fault for fault in later):
-        assert not any("count.0" in plan["added"] for plan in first["plans"]), "it was restored by a plan"
+    assert not any("count.0" in plan["added"] for plan in first["plans"]), "it was restored by a plan"
+
+
+def test_a_partition_goes_on_where_its_next_standby_is(large_nodes: EmbeddedCluster, tmp_path: Path) -> None:
+    """Its node is killed, and later the one on which it goes on."""
+    resource = without_end(WITH_STANDBYS, tmp_path)
+    twice = Twice(large_nodes)
+    result = scenario.run(resource, large_nodes, tmp_path / "out", [], twice, in_time=True, until=twice.over)
+    assert_exactly_once(result, resource, tmp_path)
+    assert promotions(result, "count.0") == 2
+    plans = [plan for incident in result.incident["incidents"] for plan in incident["plans"]]
+    assert not any(plan["rollback"] for plan in plans), "everything went back"
+
+
+class Twice:
+    """Kills the node of `count.0` when its standby is as new as the checkpoint, and once more when the next one is; another
+    node comes each time."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster, self.kills, self._killed_at = cluster, 0, 0.0
+
+    def __call__(self, state: RunState, actions: list[dict[str, Any]]) -> None:
+        seen = state.observation
+        if seen.desired is None or seen.progress is None or self.kills == 2:
+            return
+        ready = seen.progress.standbys.get("count.0", -1) >= max(seen.checkpoints, default=0) > 0
+        if ready and self._over(state, actions):
+            self.kills, self._killed_at = self.kills + 1, seen.time
+            self.cluster.kill([seen.desired.assignment["count.0"].partition("#")[0]])
+            self.cluster.add_node()
+
+    def over(self, state: RunState, actions: list[dict[str, Any]]) -> bool:
+        return self.kills == 2 and self._over(state, actions)
+
+    def _over(self, state: RunState, actions: list[dict[str, Any]]) -> bool:
+        """Whether what was killed last is made good."""
+        noticed = state.observation.time > self._killed_at + scenario.NOTICED_S
+        return noticed and scenario.quiet_again([])(state, actions)
+
+
+def promotions(result: RunResult, partition: str) -> int:
+    """How often the partition went on where its standby was."""
+    lines = [str(line) for line in result.incident["timeline"] if line["what"] == "promoted"]
+    return sum(f"{partition} to " in line for line in lines)
 
 
 @pytest.mark.parametrize(

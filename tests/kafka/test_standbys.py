@@ -24,7 +24,8 @@ from tests.e2e import scenario
 from tests.kafka import pipes
 from tests.kafka.broker import Broker
 from tests.support.hashtags import WITH_STANDBYS, at_pace
-from tests.unit.spark_jobs.engine.test_arbitrary_standbys import Readers, dies_at, ends, recover, world_of
+from tests.support.losses import tick_losing
+from tests.unit.spark_jobs.engine.test_arbitrary_standbys import Readers, ends, recover, world_of
 from tools.testbed.local_engine import World, tick
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
@@ -150,7 +151,8 @@ def test_what_is_drawn_is_committed_once_and_is_what_its_readers_have(
 
     world.run(waits, limit=100)
     world.nodes.lose(*besides)
-    dies_at(world, "c", stage)
+    tick_losing(world, "c", stage, in_turn=True)
+    tick(world)
     assert recover(world, standby="b"), "its standby could not go on"
     ends(world, readers)
     assert engine.desired.generation == 1, "everything went back"

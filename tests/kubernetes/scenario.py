@@ -110,10 +110,6 @@ def until(
     return waiting.until(condition, what, seconds, report, poll_s=0.1)
 
 
-def all_available(cluster: KubeCluster, name: str) -> bool:
-    return condition(cluster, name, "Ready")[0] == "True"
-
-
 def horizon(cluster: KubeCluster, name: str) -> int:
     return int(status(cluster, name).get("position") or 0)
 

@@ -22,7 +22,7 @@ from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 FAULTS = """
-- {on: checkpoint, kill: [n3, n4], name: burst}
+- {on: checkpoint, count: 8, kill: [n3, n4], name: burst}
 - {after: burst, delay: 40s, add: 1}
 - {after: burst, delay: 44s, add: 1}
 """

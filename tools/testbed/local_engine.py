@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakSet
 
 from reprise.algorithms.positions import Origin
 from reprise.spark_jobs.engine.chain import ChainError
@@ -82,12 +83,12 @@ class LocalNodes:
         whether what a job has frozen is stored before the next job."""
         self.clock = StandingClock()
         self._platform = Platform(elapsed=self.clock, queue=self._queue)
-        self._queues = list[WatchedQueue]()
+        self._queues = WeakSet[WatchedQueue]()
         self._held = False
 
     def _queue(self) -> WatchedQueue:
-        self._queues.append(WatchedQueue(self._held))
-        return self._queues[-1]
+        self._queues.add(queue := WatchedQueue(self._held))
+        return queue
 
     @contextmanager
     def storing_later(self) -> Iterator[None]:
@@ -100,7 +101,7 @@ class LocalNodes:
 
     def _hold(self, held: bool) -> None:
         self._held = held
-        for queue in self._queues:
+        for queue in list(self._queues):
             queue.hold(held)
 
     def start(self, *nodes: str) -> None:

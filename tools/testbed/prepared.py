@@ -24,7 +24,7 @@ def let_all_come(host: Host) -> None:
 
 class WatchedQueue(Queue[Any]):
     """A queue with one consumer, which is `idle` when it waits and nothing is queued.  The consumer takes nothing while the
-    queue is `held`."""
+    queue is `held`: nobody may wait for the consumer then."""
 
     def __init__(self, held: bool = False) -> None:
         super().__init__()

@@ -97,7 +97,7 @@ def test_a_run_without_faults_shows_what_run_local_does() -> None:
     assert 20 < outcome.virtual_s < 40, "about as long as its stream"
 
 
-@seeds(range(1, 4), range(4, 40), 0)
+@seeds(range(1, 4), range(4, 40), 2000)
 def test_nothing_breaks(seed: int) -> None:
     holds(Schedule.of(seed))
 
@@ -274,14 +274,6 @@ def test_rows_in_another_order_are_all_there_and_counted_once(
 def test_an_executor_that_dies_while_it_is_stopped_keeps_no_node_away() -> None:
     stops = Fault(8.58, "node-stops", 19, 6.8), Fault(14.62, "node-stops", 32, 10.0)
     holds(Schedule(718, stops, recovery=", scope: ancestors", cpu="210m", feedback=True))
-
-
-@pytest.mark.wide
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("first", range(1000, 3000, 100))
-def test_nothing_breaks_in_very_many(first: int) -> None:
-    for seed in range(first, first + 100):
-        holds(Schedule.of(seed))
 
 
 SETTINGS: tuple[dict[str, object], ...] = (

@@ -7,6 +7,7 @@ import importlib
 import pytest
 
 from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.state.revision import revision_of
 from reprise.spark_jobs.topology import load_text
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.class_path import PUBLIC, current, former, of_library, public
@@ -42,6 +43,15 @@ def test_what_is_missing_is_named_as_it_is_called_today() -> None:
         resolve("spark_jobs.operator:KeyedCount")
     with pytest.raises(SpecError, match="KeyedCount"):
         load_text(FORMER.replace("operators:KeyedCount", "operators:KeyedCuont"))
+
+
+def test_a_stream_goes_on_in_either_spelling_and_not_with_other_parameters() -> None:
+    revisions = {revision_of(load_text(text)) for text in (TODAY, FORMER, PUBLIC_NAMES)}
+    assert len(revisions) == 1
+    assert (
+        revision_of(load_text(TODAY.replace("with: {keys: [tweet]}", "with: {keys: [time]}")))
+        not in revisions
+    )
 
 
 @pytest.mark.parametrize("text", [TODAY, FORMER, PUBLIC_NAMES])
