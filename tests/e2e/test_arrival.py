@@ -89,8 +89,8 @@ MORE = 10
 class Watch:
     """Ends the stream once partitions apply in the order of arrival again after the incident, however long that takes."""
 
-    def __init__(self, ends: Path, more: int = MORE) -> None:
-        self.ends, self.more = ends, more
+    def __init__(self, ends: Path) -> None:
+        self.ends = ends
         self.while_kept = list[int]()
         """How many messages were applied early, by each report of partitions that had begun again in the incident."""
 
@@ -105,7 +105,7 @@ class Watch:
 
     def end_if_early(self, progress: Progress) -> None:
         if early(progress) and not self.ends.exists():
-            end_stream(self.ends, self.more)
+            end_stream(self.ends, MORE)
 
 
 def early(progress: Progress) -> int:

@@ -25,8 +25,6 @@ from tests.e2e.test_arrival import Watch, require_rows
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 
 PROJECT = Path(__file__).parents[2]
-MORE = 40
-"""Batches from the order to be quiet on.  Sources look for it with each batch, and on a busy machine it is seconds late."""
 QUIET = 16
 """Batches at the end without rows: more than a row has laps, so that nothing goes round any more."""
 TOPOLOGY = """
@@ -102,7 +100,7 @@ def under_way(store: CheckpointStore, checkpoint: int) -> int:
 
 
 def test_rows_are_those_without_failures(large_nodes: EmbeddedCluster, tmp_path: Path) -> None:
-    watch = Watch(tmp_path / "ends", MORE)
+    watch = Watch(tmp_path / "ends")
     resource = load_text(TOPOLOGY.replace("FILE", str(watch.ends)))
     result = scenario.run(resource, large_nodes, tmp_path / "out", FAULTS, watch, python_path=str(PROJECT))
     assert result.outcome is Outcome.DONE, f"{result.outcome}: {result.reason}; logs in {result.out / 'logs'}"

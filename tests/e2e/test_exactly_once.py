@@ -133,7 +133,9 @@ def test_three_of_four_nodes_are_lost_and_queries_come_back_by_value_as_nodes_co
 @pytest.mark.wide
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_output_is_as_without_faults(name: str, cluster: ToldCluster, tmp_path: Path) -> None:
-    result = scenario.survive(scenario.topology2(), cluster, tmp_path, SCENARIOS[name], in_time=True)
+    # nobody believes in a loss for a session of the nodes, which is long here, after ZooKeeper was away
+    in_time = not any(fault.get("crash") == "zookeeper" for fault in SCENARIOS[name])
+    result = scenario.survive(scenario.topology2(), cluster, tmp_path, SCENARIOS[name], in_time=in_time)
     assert result.incident["incidents"], "the faults must have been noticed"
 
 

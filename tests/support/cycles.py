@@ -4,9 +4,7 @@ cycles whose operators may have any way to come back, in aligned order."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +13,7 @@ from reprise.controller.simulated_world.operators import Numbers
 from reprise.spark_jobs.contract import Inbox, Operator, Place, Range, Tables
 from reprise.spark_jobs.errors import NotYetError
 from reprise.spark_jobs.sources import HashtagSource, ReachabilitySource
-from tests.support.straggling import Straggler
+from tests.support.straggling import EndsWhenTold, Straggler
 
 
 class Quiet(HashtagSource):
@@ -55,18 +53,18 @@ class Growing(ReachabilitySource):
         return rows.slice(0, 0) if self.kind == "deletes" or span.start == span.end else rows
 
 
-class QuietWhenTold(HashtagSource):
+class QuietWhenTold(EndsWhenTold):
     """Hashtags without an end until `file` is there.  It holds the last batch with rows; `quiet` without follow."""
 
     def __init__(self, *, file: str, quiet: int, rate: int, interval: str, tags: int, seed: int) -> None:
-        super().__init__(rate=rate, interval=interval, tags=tags, seed=seed)
-        self.file, self.quiet = Path(file), quiet
+        super().__init__(file=file, rate=rate, interval=interval, tags=tags, seed=seed)
+        self.quiet = quiet
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
-        last: int = json.loads(self.file.read_text()) if self.file.exists() else batch
+        last: int = self.told(batch)
         if batch > last + self.quiet:
             return None
-        return super().advance(place, batch, start) if batch <= last else start
+        return HashtagSource.advance(self, place, batch, start) if batch <= last else start
 
 
 class Nth(Operator):

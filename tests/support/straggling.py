@@ -58,11 +58,16 @@ class _Told(Source):
 
     file: Path
 
-    def advance(self, place: Place, batch: int, start: int) -> int | None:
+    def told(self, batch: int) -> Any:
+        """Where the stream ends, as far as that is known to who asks for this batch."""
         with _asked(self.file) as asked:
-            end: Any = json.loads(self.file.read_text()) if self.file.exists() else batch
+            end = json.loads(self.file.read_text()) if self.file.exists() else batch
             if batch > _newest(asked):
                 asked.write(f"{batch}\n")
+        return end
+
+    def advance(self, place: Place, batch: int, start: int) -> int | None:
+        end = self.told(batch)
         if isinstance(end, int):
             return None if batch > end else super().advance(place, batch, start)
         last: int = end[place.partition]

@@ -6,7 +6,7 @@ The driver, the engine, its hosts and the records are the real ones, in one proc
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,12 +33,10 @@ from reprise.scheduler import Node, decide
 from reprise.scheduler.incident import Incident
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine import local_lines
-from reprise.spark_jobs.node.snapshots import SnapshotWriter
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.local_driver import ROOT, LocalDriver
 from tests.unit.spark_jobs.engine.test_eventual import WINDOWS
 from tools.testbed.local_engine import World
-from tools.testbed.waiting import until
 
 NODES = ("a", "b", "c")
 LONGEST = 300
@@ -52,19 +50,6 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
     monkeypatch.setattr(local_lines, "SHARE", 0)
     monkeypatch.setattr(engine_module, "WINDOW", 3)
-    for name in ("submit", "submit_local"):
-        monkeypatch.setattr(SnapshotWriter, name, _waiting(getattr(SnapshotWriter, name)))
-
-
-def _waiting(submit: Callable[..., None]) -> Callable[..., None]:
-    """Whoever submits a snapshot waits until it is stored: how far the stream is by then is no matter of the machine."""
-
-    def stored(writer: SnapshotWriter, *arguments: object) -> None:
-        before = len(writer._acks) + len(writer._problems)
-        submit(writer, *arguments)
-        until(lambda: len(writer._acks) + len(writer._problems) > before, "a snapshot", poll_s=0.0005)
-
-    return stored
 
 
 def resource_of(protocol: str, log: str = "none", **changes: object) -> StreamTopology:

@@ -17,8 +17,6 @@ from reprise.controller.crd.conditions import Truth
 from reprise.controller.driver import process
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.process import Driver, DriverConfig
-from reprise.controller.local.errors import OutDirError
-from reprise.controller.local.report.layout import prepare
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import condition_updates
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer, MemorySession
@@ -34,13 +32,13 @@ from reprise.spark_jobs.errors import DamagedError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claims
 from reprise.spark_jobs.state.manifest import Manifest
-from reprise.spark_jobs.state.revision import RevisionError, Revisions, former_revision_of, revision_of
+from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision_of
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import load_text, override
 from reprise.spark_jobs.topology.resource import SparkSettings
 from tests.support.local_driver import ROOT, world_of
 from tests.support.oncall import TOPOLOGY, resource, steady
-from tests.unit.controller.driver.test_upgrade import NEW, OLD, in_step
+from tests.unit.controller.driver.test_upgrade import NEW, OLD
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
 
@@ -300,8 +298,9 @@ def of_other_code(folder: Path) -> Path:
     world = world_of(OLD, folder)
     Revisions(str(world.checkpoints), revision_of(OLD), world.fence).begin(0, 0, False, tuple)
     world.want(1, 0, world.spread("a", "b"))
-    with in_step(world.engine):
-        world.run(lambda e: e.punctuations.newest >= 20)
+    world.engine.release.ahead = 3
+    world.run(lambda e: e.punctuations.newest >= 20)
+    assert world.engine.ledger.written > world.engine.punctuations.newest
     return world.checkpoints
 
 
@@ -316,32 +315,6 @@ def test_that_other_code_makes_batches_again_is_said_though_it_takes_two_attempt
     found = driver._started()
     assert found is not None and len(driver.pauses) == 1
     assert any("are made again by changed code" in said for said in found[0].problems)
-
-
-def test_a_stream_that_a_version_had_on_record_with_its_standbys_goes_on_without_a_drain(
-    tmp_path: Path,
-) -> None:
-    location = of_other_code(tmp_path)
-    passive = {
-        "operators[count].availability": "passive-standby",
-        "operators[count].standby": {"every": 3},
-        "checkpoint.location": str(location),
-    }
-    before, other = override(OLD, passive), override(NEW, passive)
-    (record,) = (location / "revisions").iterdir()
-    record.write_text(json.dumps({"revision": former_revision_of(before), "drained": None}))
-    prepare(tmp_path / "out", before, resume=False)
-    with pytest.raises(OutDirError):
-        prepare(tmp_path / "out", other, resume=True)
-    prepare(tmp_path / "out", before, resume=True)
-    driver = Starting(tmp_path, MemoryServer())
-    driver.resource, driver.config = other, replace(driver.config, checkpoints=str(location))
-    with pytest.raises(RevisionError):
-        driver._started()
-    driver = Starting(tmp_path, MemoryServer())
-    driver.resource, driver.config = before, replace(driver.config, checkpoints=str(location))
-    found = driver._started()
-    assert found is not None and found[0].problems == []
 
 
 def test_a_ledger_that_is_listed_late_lets_no_other_code_go_on(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from reprise.spark_jobs.engine.standbys import Standby
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.state.epochs import claim_epoch
 from reprise.spark_jobs.state.manifest import Manifest
-from reprise.spark_jobs.state.release import Release
 from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision_of
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
@@ -46,18 +44,7 @@ def at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalDriver:
 
 
 def to_between(driver: LocalDriver) -> None:
-    with in_step(driver.engine):
-        turns(driver, lambda: between(driver.engine))
-
-
-@contextmanager
-def in_step(engine: Engine) -> Iterator[None]:
-    """Nothing is released while states are stored: turns without a wait outrun the threads that store, up to the end of the
-    stream."""
-    due = Release.due
-    with pytest.MonkeyPatch.context() as held:
-        held.setattr(Release, "due", lambda *of: engine.horizon if engine.punctuations.open else due(*of))
-        yield
+    turns(driver, lambda: between(driver.engine))
 
 
 def between(engine: Engine) -> bool:

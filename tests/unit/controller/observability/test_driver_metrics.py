@@ -24,7 +24,9 @@ NAME = {"topology": "default/diamond"}
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     resource = override(load_text(DIAMOND), {"recovery.bufferMemory": "1Ki"})
-    return begun(resource, tmp_path, "abcd")
+    world = begun(resource, tmp_path, "abcd")
+    world.engine.release.ahead = 3
+    return world
 
 
 def test_a_first_start_restores_nothing_and_a_rollback_does(world: World) -> None:
