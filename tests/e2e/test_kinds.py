@@ -28,14 +28,14 @@ TWO_NODES: Faults = [
 DRIVER: Faults = [{"on": "checkpoint", "count": 2, "crash": "driver"}]
 
 
-def counts(**changes: Any) -> StreamTopology:
+def topology2(**changes: Any) -> StreamTopology:
     """Topology 2 on nodes with room for what another one had."""
     return scenario.topology2(NODES, **{"nodes.cpu": "600m"} | changes)
 
 
 def own_clocks(protocol: str, log: str) -> StreamTopology:
     settings = {"checkpoint.protocol": protocol, "checkpoint.log": log, "checkpoint.interval": "2s"}
-    return counts(**settings)
+    return topology2(**settings)
 
 
 def bids() -> StreamTopology:
@@ -94,12 +94,12 @@ def lines(result: RunResult, event: str) -> list[str]:
 @dataclass(frozen=True)
 class Kind:
     resource: Callable[[], StreamTopology]
-    faults: Faults = tuple(TWO_NODES)
+    faults: Faults = tuple(TWO_NODES)  # a list is no default of a field
     check: Callable[[RunResult], None] = lambda _: None
 
 
 KINDS = {
-    "paged": Kind(lambda: counts(**{"checkpoint.state": "paged", "checkpoint.interval": "1s"}), check=shares_files),
+    "paged": Kind(lambda: topology2(**{"checkpoint.state": "paged", "checkpoint.interval": "1s"}), check=shares_files),
     "eventual": Kind(bids, check=stores_logs),
     "uncoordinated": Kind(lambda: own_clocks("uncoordinated", "checkpointed"), check=goes_back_to_a_line),
     "uncoordinated, driver": Kind(lambda: own_clocks("uncoordinated", "memory"), DRIVER, records_a_line),

@@ -53,8 +53,8 @@ def end_stream(file: Path, more: int) -> None:
 
 
 class _Told(Source):
-    """A stream without an end until `file` is there (`end_stream`).  It holds the last batch, or the end offset of each
-    partition."""
+    """A stream without an end until `file` is there (`end_stream`).  The file holds the last batch, or the end offset of
+    each partition."""
 
     file: Path
 
