@@ -78,7 +78,7 @@ def sink(broker: Broker, topic: str, **more: Any) -> dict[str, Any]:
 
 def world(resource: StreamTopology, folder: Path, *nodes: str) -> World:
     """The topology at work on some nodes."""
-    made = World(resource, folder, "run")
+    made = World(resource, folder, "run", brokers=True)
     made.nodes.start(*nodes)
     made.want(0, 0, made.spread(*nodes))
     return made

@@ -29,7 +29,7 @@ def test_no_key_and_window_is_missing_or_twice(tmp_path: Path) -> None:
             "checkpoint.everyBatches": 4,
             **{f"operators[{o.topic}].output.sink.with.brokers": address for o in data.OUTPUTS},
         }
-        world = World(load(EXAMPLES / "flights-kafka.yaml", overrides=changes), tmp_path, "run")
+        world = World(load(EXAMPLES / "flights-kafka.yaml", overrides=changes), tmp_path, "run", brokers=True)
         world.nodes.start("a", "b", "c")
         world.want(0, 0, world.spread("a", "b", "c"))
         feeder = data.Feeder(address, frame, 2.0)

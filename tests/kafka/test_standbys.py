@@ -48,7 +48,7 @@ def begin(broker: Broker, folder: Path, way: str) -> tuple[World, str]:
     broker.send(origin, pipes.rows(ROWS))
     source = pipes.source(broker, origin, until=broker.ends(origin), batch_rows=10)
     plain = pipes.pipe(source, pipes.sink(broker, target, headers=True))
-    world = World(override(plain, {**WAYS[way], "nodes.count": 3}), folder, "run")
+    world = World(override(plain, {**WAYS[way], "nodes.count": 3}), folder, "run", brokers=True)
     world.engine.begin(0)
     world.nodes.start("a", "b", "c")
     world.want(1, 0, AT, standbys={} if way == "upstream" else {"out.0": "a"})

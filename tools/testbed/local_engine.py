@@ -49,11 +49,13 @@ def close_hosts() -> None:
 class StandingClock:
     """Seconds that stand still within a job: what a host may do in a stage does not depend on how busy the machine is.
 
-    Each reading takes `READING_S` all the same, so that what is measured within a job is not nothing."""
+    Each reading takes `READING_S` all the same, so that what is measured within a job is not nothing.  `runs`: it does not
+    stand still, for sources and sinks that wait for real brokers within a job, up to a limit on this clock."""
 
     READING_S = 1e-6
 
-    def __init__(self) -> None:
+    def __init__(self, runs: bool = False) -> None:
+        self._runs = runs
         self._stands: float | None = None
 
     def __call__(self) -> float:
@@ -64,7 +66,7 @@ class StandingClock:
 
     @contextmanager
     def standing(self) -> Iterator[None]:
-        self._stands = self()
+        self._stands = None if self._runs else self()
         try:
             yield
         finally:
@@ -74,14 +76,15 @@ class StandingClock:
 class LocalNodes:
     """Hosts by node; `interrupt(job, stage, slot)` may raise ChainError to lose a job half-way."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, brokers: bool = False) -> None:
+        """`brokers`: whether partitions wait for real ones."""
         self.folder = folder
         self.hosts: dict[str, Host] = {}
         self.interrupt: Callable[[int, int, int], None] = lambda *_: None
         self.patient = True
         """Whether what partitions begin with is there before the stage that follows the order to install them, and
         whether what a job has frozen is stored before the next job."""
-        self.clock = StandingClock()
+        self.clock = StandingClock(runs=brokers)
         self._platform = Platform(elapsed=self.clock, queue=self._queue)
         self._queues = WeakSet[WatchedQueue]()
         self._held = False
@@ -195,11 +198,12 @@ def tick_with_cuts(world: World, rng: random.Random, times: int) -> None:
 class World:
     """An engine on local nodes with its folders."""
 
-    def __init__(self, resource: StreamTopology, folder: Path, name: str) -> None:
+    def __init__(self, resource: StreamTopology, folder: Path, name: str, brokers: bool = False) -> None:
+        """`brokers`: whether partitions wait for real ones."""
         self.resource, self.topology = resource, expand(resource)
         self.sink, self.checkpoints = folder / name / "sink", folder / name / "checkpoints"
         self.checkpoints.mkdir(parents=True)
-        self.nodes = LocalNodes(self.checkpoints)
+        self.nodes = LocalNodes(self.checkpoints, brokers)
         self.epochs = 0
         self.engine = self.driver()
 
