@@ -60,7 +60,9 @@ def test_nodes_are_killed_while_the_store_makes_trouble(
     ]
     store.fault(*faults)
     kills = [{"on": "checkpoint", "delay": "1s", "kill": ["n1", "n2"]}]
-    resource = scenario.topology2(NODES, **{"checkpoint.location": f"{url}/checkpoints"})
+    # a batch has 15 files, and this store takes one in some tenths of a second
+    slow = {"batch.interval": "2s", "checkpoint.location": f"{url}/checkpoints"}
+    resource = scenario.topology2(NODES, **slow)
     resource, over = scenario.without_end(resource, tmp_path), scenario.quiet_again(kills)
     with scenario.cluster(NODES, cpu_milli=ROOM) as cluster:
         result = scenario.run(resource, cluster, tmp_path / "out", kills, until=over)
