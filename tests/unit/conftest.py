@@ -1,12 +1,31 @@
 """Unit tests lose nodes and drivers, never power: what is on disk before a loss of power is
-`tests/unit/spark_jobs/storage/test_files.py`."""
+`tests/unit/spark_jobs/storage/test_files.py`.
+
+Of the engine, the driver and the simulated world, `make test-fast` runs the first test of each file: each of them plays a
+whole stream."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+ROOM = Path(__file__).parent
+WHOLE_STREAMS = [ROOM / "spark_jobs/engine", ROOM / "controller/driver", ROOM / "controller/simulated_world"]
+LEFT_OUT = ("slow", "wide", "soak", "long")
+"""Marks of tests that `make test-fast` leaves out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all but the first test of a file as `long`."""
+    seen = set[Path]()
+    for item in items:
+        if item.path.parent in WHOLE_STREAMS and not any(item.get_closest_marker(mark) for mark in LEFT_OUT):
+            if item.path in seen:
+                item.add_marker(pytest.mark.long)
+            seen.add(item.path)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -84,7 +84,6 @@ def test_it_is_known_at_any_time_and_says_what_it_rests_on(
     assert ("objective 300 s, held" in page(explain(found, "top.0"))) is (protocol == "eventual")
 
 
-@pytest.mark.long
 def test_the_record_says_how_many_rows_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the publisher beside the turns writes."""
     monkeypatch.setattr(loop, "STATS_S", 0.0)

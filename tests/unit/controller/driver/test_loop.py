@@ -88,7 +88,6 @@ def test_a_checkpoint_that_cannot_be_announced_is_announced_later(
     assert driver.engine.jobs > 3
 
 
-@pytest.mark.long
 def test_a_checkpoint_that_zookeeper_did_not_take_is_announced_when_it_is_back(driver: LocalDriver) -> None:
     turns(driver, lambda: bool(driver.engine.positions))
     driver.zk.client.state = SessionState.SUSPENDED
@@ -100,7 +99,6 @@ def test_a_checkpoint_that_zookeeper_did_not_take_is_announced_when_it_is_back(d
     assert driver.record(f"checkpoints/{max(newest, driver.engine.punctuations.newest):08d}")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "error",
     [
@@ -129,7 +127,6 @@ def test_trouble_with_the_store_is_a_problem_and_no_end(
     assert driver.world.output()
 
 
-@pytest.mark.long
 def test_a_full_disk_delays_the_events_of_a_run_and_nothing_else(driver: LocalDriver, tmp_path: Path) -> None:
     driver.events.path = Path("/dev/full")
     turns(driver, lambda: len(driver.world.output()) > 20)
@@ -162,7 +159,6 @@ def test_the_load_of_each_partition_is_published(
     ]
 
 
-@pytest.mark.long
 def test_what_nobody_foresaw_is_reported_and_tried_again(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +183,6 @@ def test_acknowledgements_of_a_report_that_was_not_taken_are_said_again(
     turns(driver, lambda: driver.engine.punctuations.newest >= lost[0][0].position)
 
 
-@pytest.mark.long
 def test_a_report_says_how_far_the_loop_is_itself(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +226,6 @@ def test_a_driver_that_the_store_calls_superseded_ends_and_is_silent(
     assert not driver.channel.publish("stats", b"{}")
 
 
-@pytest.mark.long
 def test_a_superseded_driver_is_stopped_and_does_not_publish(driver: LocalDriver) -> None:
     turns(driver, lambda: driver.engine.horizon > 3)
     later = LocalDriver(driver.world, driver.tree)
@@ -245,7 +239,6 @@ def test_a_superseded_driver_is_stopped_and_does_not_publish(driver: LocalDriver
     assert later.loop.publish(), "the later one is not touched by it"
 
 
-@pytest.mark.long
 def test_a_driver_that_was_frozen_in_the_middle_of_a_job_says_nothing_when_it_wakes(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,7 +291,6 @@ def test_a_driver_whose_records_were_removed_ends_and_makes_none_anew(driver: Lo
     assert driver.stop.is_set()
 
 
-@pytest.mark.long
 def test_a_report_never_mixes_two_desired_states(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +318,6 @@ def test_a_report_never_mixes_two_desired_states(
         assert (report.seq == 2) is not bool(report.failed), report
 
 
-@pytest.mark.long
 def test_what_is_due_is_never_less_than_what_was_released(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +337,6 @@ def test_what_is_due_is_never_less_than_what_was_released(
         assert report.due >= report.horizon
 
 
-@pytest.mark.long
 def test_two_threads_that_report_at_once_write_no_older_report_after_a_later_one(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,7 +405,6 @@ def test_records_of_checkpoints_stay_where_a_successor_has_begun(driver: LocalDr
     assert driver.channel.superseded
 
 
-@pytest.mark.long
 def test_a_node_that_becomes_ready_while_a_job_runs_is_told_before_it_ends(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,6 @@ def test_two_drivers_at_once_follow_one_version_each_and_show_one_output(
     assert world.output() == expected(OLD, tmp_path / "whole")
 
 
-@pytest.mark.long
 def test_what_is_kept_from_now_on_serves_who_is_lost_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +118,6 @@ def test_what_is_kept_from_now_on_serves_who_is_lost_later(
     assert driver.engine.progress.kept_since <= driver.engine.punctuations.newest
 
 
-@pytest.mark.long
 def test_settings_that_cannot_be_read_are_a_problem_and_the_known_ones_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

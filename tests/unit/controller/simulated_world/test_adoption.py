@@ -88,13 +88,11 @@ def drawn(seed: int) -> Schedule:
     return replace(plain, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
-@pytest.mark.long
 @seeds([1, 2], range(3, 12), 300)
 def test_nothing_breaks(seed: int) -> None:
     holds(drawn(seed))
 
 
-@pytest.mark.long
 @seeds([1], range(2, 11), 300)
 def test_nothing_breaks_where_people_skip_queries(seed: int) -> None:
     holds(with_wishes(seed))

@@ -34,7 +34,6 @@ def test_nothing_ends_while_a_link_is_cut_and_what_comes_late_changes_nothing(wh
     assert float(whole.split()[0]) - float(cut.split()[0]) == pytest.approx(6.0)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("recovery", "suffix"), [("", ".state"), (", bufferMemory: 1", ".spill")])
 def test_a_disk_that_is_full_takes_no_copies_and_no_output(
     recovery: str, suffix: str, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +53,6 @@ def test_a_disk_that_is_full_takes_no_copies_and_no_output(
     assert suffix in tried[True] and suffix in tried[False]
 
 
-@pytest.mark.long
 def test_a_store_that_is_full_is_written_to_again_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[str] = []
     real = Store.ask
@@ -69,7 +67,6 @@ def test_a_store_that_is_full_is_written_to_again_when_there_is_room(monkeypatch
     assert any("/sink/" in path for path in refused) and any("/checkpoints/" in path for path in refused)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_clocks_that_are_set_before_and_after_a_driver_begins(seed: int) -> None:
     """Batches have the stream's times, and nothing that lives is taken for dead."""
@@ -79,7 +76,6 @@ def test_clocks_that_are_set_before_and_after_a_driver_begins(seed: int) -> None
     assert outcome.acted.count("clock-set") == len(which)
 
 
-@pytest.mark.long
 def test_states_in_pages_are_restored_from_several_files(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere: list[int] = []
     real = checkpoints.decode_pages
@@ -97,7 +93,6 @@ def test_states_in_pages_are_restored_from_several_files(monkeypatch: pytest.Mon
     assert sum(elsewhere) > 0, "pages that did not change since an earlier snapshot are in its file"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("which", "how"), [(range(6), "waited for"), (range(6, 12), "refused")])
 def test_nodes_that_cannot_fetch_from_each_other_hold_up_what_is_between_them_alone(
     which: range, how: str, monkeypatch: pytest.MonkeyPatch

@@ -57,13 +57,11 @@ def handed_over() -> Iterator[list[Phase]]:
     ("availability", "later", "phase"),
     [
         ("active-standby", 2.0, Phase.RECOVERING),
-        *(pytest.param(*case, marks=pytest.mark.long) for case in (
-            ("active-standby", 0.3, Phase.SETTLING),
-            ("passive-standby", 0.3, Phase.SETTLING),
-            ("passive-standby", 2.0, Phase.RECOVERING),
-        )),
+        ("active-standby", 0.3, Phase.SETTLING),
+        ("passive-standby", 0.3, Phase.SETTLING),
+        ("passive-standby", 2.0, Phase.RECOVERING),
     ],
-)  # fmt: skip
+)
 def test_standbys_take_over_before_their_nodes_go_while_another_node_is_lost(
     availability: str, later: float, phase: Phase
 ) -> None:
@@ -76,7 +74,7 @@ def test_standbys_take_over_before_their_nodes_go_while_another_node_is_lost(
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("partition", ["count.0", pytest.param("count.1", marks=pytest.mark.long)])
+@pytest.mark.parametrize("partition", ["count.0", "count.1"])
 @pytest.mark.parametrize("how", ["node-drains", "node-leaves"])
 def test_what_waits_for_its_standby_goes_on_there_before_its_node_goes_and_nobody_goes_back(
     how: str, partition: str, monkeypatch: pytest.MonkeyPatch

@@ -128,7 +128,6 @@ def test_who_was_refused_room_is_asked_again_when_another_leaves_some() -> None:
 STANDBYS = ("active-standby", "passive-standby", "active-standby,passive-standby,active-standby")
 
 
-@pytest.mark.long
 @seeds([1], range(260, 264), 300)
 def test_nothing_breaks_where_racks_are_failure_domains_and_one_dies(seed: int) -> None:
     availability = STANDBYS[seed % len(STANDBYS)]

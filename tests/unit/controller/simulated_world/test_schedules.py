@@ -102,7 +102,6 @@ def test_nothing_breaks(seed: int) -> None:
     holds(Schedule.of(seed))
 
 
-@pytest.mark.long
 @seeds([2], range(40, 46), 300)
 def test_nothing_breaks_with_standbys(seed: int) -> None:
     """On the plain topology, as the others refuse them, and with what may differ beside them."""
@@ -122,7 +121,6 @@ def test_a_standby_is_promoted_by_the_coordinator_and_nothing_goes_back(
     assert LEFT in seen
 
 
-@pytest.mark.long
 @seeds([2, 9], range(60, 66), 300)
 def test_nothing_breaks_with_upstream_backup(seed: int) -> None:
     """On the plain topology, as the others refuse it, and with what may differ beside it."""
@@ -137,7 +135,6 @@ def test_a_lost_partition_is_fed_again_by_what_the_coordinator_plans(monkeypatch
     assert LEFT in seen
 
 
-@pytest.mark.long
 @seeds([3], range(80, 85), 300)
 def test_nothing_breaks_in_the_order_of_arrival(seed: int) -> None:
     holds(Schedule.of(seed).in_arrival())
@@ -148,7 +145,6 @@ def test_nothing_breaks_in_the_order_of_arrival_by_own_clocks(seed: int) -> None
     holds(Schedule.of(seed).in_arrival(OWN_CLOCKS))
 
 
-@pytest.mark.long
 @seeds([5], range(120, 125), 300)
 def test_nothing_breaks_in_the_order_of_arrival_with_a_cycle(seed: int) -> None:
     holds(Schedule.of(seed).in_arrival(feedback=True))
@@ -270,7 +266,6 @@ def test_rows_in_another_order_are_all_there_and_counted_once(
         require_equal_rows(found, expected)
 
 
-@pytest.mark.long
 def test_an_executor_that_dies_while_it_is_stopped_keeps_no_node_away() -> None:
     stops = Fault(8.58, "node-stops", 19, 6.8), Fault(14.62, "node-stops", 32, 10.0)
     holds(Schedule(718, stops, recovery=", scope: ancestors", cpu="210m", feedback=True))
@@ -434,7 +429,6 @@ def test_a_coordinator_that_is_overtaken_is_refused_by_the_versions_alone(
     assert violation is not None and violation.invariant == "sequence"
 
 
-@pytest.mark.long
 def test_what_goes_back_is_installed_anew_also_where_nothing_of_it_was_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -47,14 +47,12 @@ def test_nothing_breaks_where_batches_are_skipped(seed: int) -> None:
     holds(replace(Schedule.of(seed).plain(), availability=AMNESIA))
 
 
-@pytest.mark.long
 def test_batches_are_skipped_in_the_world_and_marked() -> None:
     outcome = with_a_loss(AMNESIA)
     assert outcome.violation is None
     assert outcome.marks
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("availability", [ACTIVE, PASSIVE])
 def test_states_are_compared_batch_by_batch(availability: str) -> None:
     outcome = with_a_loss(availability)
@@ -80,7 +78,6 @@ def test_a_standby_with_another_state_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert invariant(run(Schedule(3, (), availability=ACTIVE))) == "H2"
 
 
-@pytest.mark.long
 def test_a_copy_with_another_state_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = StateCopy.tables
     monkeypatch.setattr(
@@ -224,7 +221,6 @@ def test_a_standby_that_was_ahead_may_be_in_another_state_while_windows_have_wha
     assert [said.partition(" ")[0] for _, said in found] == ["count.0", "count.1"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("checkpoint", ["", ", state: paged"])
 def test_a_partition_that_is_restored_to_another_state_is_found(
     monkeypatch: pytest.MonkeyPatch, checkpoint: str
@@ -250,13 +246,11 @@ def _empty(table: pa.Table) -> pa.Table:
     return pa.table({name: [0] * table.num_rows for name in table.column_names})
 
 
-@pytest.mark.long
 def test_a_batch_that_lacks_rows_and_is_not_marked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchFiles, "mark", lambda sink, batch: None)
     assert invariant(with_a_loss(AMNESIA)) == "H3"
 
 
-@pytest.mark.long
 def test_a_mark_that_nobody_has_put_on_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     write = SkipRecords.write
     monkeypatch.setattr(
@@ -265,13 +259,11 @@ def test_a_mark_that_nobody_has_put_on_record_is_found(monkeypatch: pytest.Monke
     assert invariant(with_a_loss(AMNESIA)) == "H3"
 
 
-@pytest.mark.long
 def test_a_gap_that_no_incident_names_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Skipping, "marked", lambda skipping, since: {})
     assert invariant(with_a_loss(AMNESIA)) == "H3"
 
 
-@pytest.mark.long
 def test_an_incident_that_names_more_than_is_marked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     marked = Skipping.marked
 
@@ -282,7 +274,6 @@ def test_an_incident_that_names_more_than_is_marked_is_found(monkeypatch: pytest
     assert invariant(with_a_loss(AMNESIA)) == "H3"
 
 
-@pytest.mark.long
 def test_a_window_that_goes_on_beyond_its_gap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An operator that says it needs less than it does: rows would be wrong behind the last batch that is marked."""
     monkeypatch.setattr(Windowed, "step", Chained.step)

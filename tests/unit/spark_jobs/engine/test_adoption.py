@@ -148,7 +148,6 @@ def test_wherever_a_driver_ends_all_that_lives_goes_on_as_it_was(
     assert world.output() == expected
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("gone", [1, 2, 3])
 @pytest.mark.usefixtures("small_windows")
 def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restored(
@@ -167,7 +166,6 @@ def test_with_nodes_that_are_lost_with_the_driver_only_what_was_there_is_restore
     assert world.output() == expected
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_host_that_is_killed_with_the_driver_has_nothing_on_the_node_that_lives(
     world: World, expected: dict[str, bytes]
@@ -184,7 +182,6 @@ def test_a_host_that_is_killed_with_the_driver_has_nothing_on_the_node_that_live
     assert world.output() == expected
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("lost", [(), ("c",)], ids=["all-live", "a-node-is-lost"])
 @pytest.mark.usefixtures("small_windows")
 def test_who_went_back_behind_a_damaged_checkpoint_goes_on_though_the_next_driver_does_not_know(
@@ -209,7 +206,6 @@ def test_who_went_back_behind_a_damaged_checkpoint_goes_on_though_the_next_drive
     assert world.output() == expected
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_driver_that_ends_at_once_leaves_everything_for_the_next(
     world: World, expected: dict[str, bytes]
@@ -225,7 +221,6 @@ def test_a_driver_that_ends_at_once_leaves_everything_for_the_next(
     assert world.output() == expected
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_survey_that_does_not_reach_all_is_asked_again_without_who_is_gone(
     world: World, expected: dict[str, bytes]
@@ -265,7 +260,6 @@ def stale(world: World, engine: Engine) -> Callable[[], None]:
     return talks
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_hosts_that_have_answered_the_next_driver_refuse_the_one_before(
     text: str, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -293,7 +287,6 @@ def test_hosts_that_have_answered_the_next_driver_refuse_the_one_before(
     assert world.output() == expected
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_path: Path) -> None:
     world = in_the_middle(DIAMOND, tmp_path)
@@ -308,7 +301,6 @@ def test_a_host_that_was_not_surveyed_drops_what_it_has_at_the_first_order(tmp_p
     assert runtimes.keys() == now.keys() and all(now[p] is not r for p, r in runtimes.items())
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_store_that_does_not_answer_keeps_nobody_from_going_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -338,7 +330,6 @@ def elsewhere(desired: EngineSpec) -> EngineSpec:
     return replace(desired, assignment={p: turned[n] for p, n in desired.assignment.items()})
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -356,7 +347,6 @@ def test_what_does_not_fit_the_last_desired_state_is_left(
     assert reason in refused(world, change)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("surveyed", [True, False])
 def test_states_that_hosts_have_read_for_the_driver_before_are_not_counted_again(
     tmp_path: Path, surveyed: bool
@@ -375,7 +365,6 @@ def test_states_that_hosts_have_read_for_the_driver_before_are_not_counted_again
     assert world.engine.figures.states_here + world.engine.figures.states_there == read
 
 
-@pytest.mark.long
 def test_hosts_of_another_resource_have_nothing_for_this_one(tmp_path: Path) -> None:
     world = in_the_middle(DIAMOND, tmp_path)
     world.resource = resource_of(DIAMOND, window="90s")
@@ -383,7 +372,6 @@ def test_hosts_of_another_resource_have_nothing_for_this_one(tmp_path: Path) -> 
     assert not installed(world)
 
 
-@pytest.mark.long
 def test_hosts_of_another_stream_have_nothing_for_this_one(tmp_path: Path) -> None:
     world = in_the_middle(DIAMOND, tmp_path)
     world.checkpoints = tmp_path / "another"
@@ -391,7 +379,6 @@ def test_hosts_of_another_stream_have_nothing_for_this_one(tmp_path: Path) -> No
     assert "it has partitions of another stream" in refused(world)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_hosts_that_are_further_than_the_records_of_the_stream_are_not_believed(tmp_path: Path) -> None:
     world = in_the_middle(DIAMOND, tmp_path)
@@ -401,7 +388,6 @@ def test_hosts_that_are_further_than_the_records_of_the_stream_are_not_believed(
     assert not world.engine.positions
 
 
-@pytest.mark.long
 def test_who_is_at_the_end_of_the_stream_would_store_nothing_more(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     final = BATCHES + 1
@@ -413,7 +399,6 @@ def test_who_is_at_the_end_of_the_stream_would_store_nothing_more(tmp_path: Path
     world.run(lambda e: e.done)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("small_windows")
 def test_a_partition_that_was_only_being_installed_is_left(tmp_path: Path) -> None:
     world = in_the_middle(DIAMOND, tmp_path)
@@ -441,7 +426,6 @@ KINDS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [(kind, seed) for kind, many in zip(KINDS, (25, 5), strict=True) for seed in range(many)],

@@ -155,7 +155,6 @@ def test_what_was_sealed_and_not_decided_is_taken_in_again(
     assert check(world, expected) == set()
 
 
-@pytest.mark.long
 def test_the_next_driver_can_be_asked(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """It knows nothing of what the partition has shown, and marks no less for it."""
     world = lasting(tmp_path)

@@ -183,7 +183,6 @@ def test_a_fast_input_is_applied_while_a_slow_one_is_missing(
     assert shown(world) == expected
 
 
-@pytest.mark.long
 def test_aligned_partitions_wait_for_the_slow_input(resource: StreamTopology, tmp_path: Path) -> None:
     """The same in the other order: the test above does not pass by itself."""
     Straggler.upto = 12
@@ -369,7 +368,6 @@ def loses_at_random(world: World, rng: random.Random) -> None:
     world.run(lambda e: e.done)
 
 
-@pytest.mark.long
 def test_the_order_does_not_change_behind_batches_that_may_be_shown(
     resource: StreamTopology, tmp_path: Path
 ) -> None:

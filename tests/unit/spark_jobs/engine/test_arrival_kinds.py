@@ -124,7 +124,6 @@ def test_a_straggler_behind_more_than_may_be_under_way(
     assert shown(world) == expected
 
 
-@pytest.mark.long
 @of_several
 @seeds([0], range(1, 3), 37)
 def test_random_losses(resource: StreamTopology, expected: Rows, tmp_path: Path, seed: int) -> None:

@@ -280,7 +280,6 @@ def test_order_and_protocol_change_where_the_stream_has_drained(
     assert shown(world) == expected
 
 
-@pytest.mark.long
 def test_lines_before_the_numbers_began_anew_are_left_out_though_the_even_line_is_replaced(
     own: StreamTopology, tmp_path: Path
 ) -> None:

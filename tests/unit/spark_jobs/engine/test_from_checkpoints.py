@@ -103,7 +103,6 @@ def test_a_node_is_lost_at_any_stage(
     assert world.output() == expected
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize("node", ["toss", "total"])
 def test_where_a_replay_may_differ_each_batch_is_shown_once_and_never_changed(

@@ -104,7 +104,6 @@ def test_the_same_stage_again_has_the_same_answer_but_not_for_another_job(world:
     assert host.stage(second.order, 2, [], True) is not answers[0]
 
 
-@pytest.mark.long
 def test_a_late_command_in_the_middle_of_a_later_job_drops_nothing(world: World) -> None:
     """Job 5 was cancelled while its request waited for the host's turn; it gets it in the middle of job 7."""
     late = command(world.nodes.hosts["c"])
@@ -128,7 +127,6 @@ def test_a_late_command_in_the_middle_of_a_later_job_drops_nothing(world: World)
     assert not world.engine.failed
 
 
-@pytest.mark.long
 def test_a_late_stage_of_a_cancelled_job_does_not_answer_for_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,7 +305,6 @@ def patient() -> type[Patient]:
 LATE_SINK = 'output: {sink: {class: "tests.unit.spark_jobs.engine.test_late:Patient"}}'
 
 
-@pytest.mark.long
 def test_no_state_is_stored_before_the_sink_shows_what_led_to_it(
     tmp_path: Path, patient: type[Patient]
 ) -> None:
@@ -349,7 +346,6 @@ def test_staged_output_that_was_restored_stays_until_its_sink_shows_it(
     assert set(patient.taken) == set(range(1, 47))
 
 
-@pytest.mark.long
 def test_a_rollback_behind_what_the_ledger_gave_up_is_refused(tmp_path: Path) -> None:
     world = begun(DIAMOND, tmp_path, "ab")
     world.run(lambda e: e.punctuations.newest >= 10)

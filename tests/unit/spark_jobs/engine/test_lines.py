@@ -114,7 +114,6 @@ def test_after_a_total_loss_every_valid_line_gives_the_same_output(
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_those_whose_origin_changes_go_back_and_the_others_keep_their_installation(
     world: World, expected: dict[str, bytes]
 ) -> None:
@@ -143,7 +142,6 @@ def test_those_whose_origin_changes_go_back_and_the_others_keep_their_installati
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_a_partition_that_makes_batches_again_does_not_send_what_was_applied(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +190,6 @@ def test_a_damaged_file_condemns_the_checkpoint_that_it_is_of(world: World) -> N
     assert world.engine.bad_checkpoints == {old}
 
 
-@pytest.mark.long
 def test_checkpoints_that_a_line_restores_from_are_kept_until_another_is_desired(world: World) -> None:
     old, new = two_checkpoints(world)
     anew(world)
@@ -231,7 +228,6 @@ def test_another_checkpoint_of_the_same_generation_is_only_what_a_lost_one_is_re
     assert {p for p in before if world.engine.installation[p] != before[p]} == {last}
 
 
-@pytest.mark.long
 def test_a_checkpoint_whose_partitions_are_at_different_positions_is_restored_as_a_line(
     world: World, expected: dict[str, bytes]
 ) -> None:

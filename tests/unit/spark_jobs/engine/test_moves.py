@@ -71,7 +71,6 @@ def test_a_node_is_emptied_and_nobody_else_goes_back(
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_the_checkpoint_comes_at_once_and_alone(tmp_path: Path) -> None:
     """However seldom the policy takes one, and none but that while it is waited for."""
     world = begun(resource_of(DIAMOND), tmp_path)
@@ -86,7 +85,6 @@ def test_the_checkpoint_comes_at_once_and_alone(tmp_path: Path) -> None:
         assert not world.engine.punctuations.open
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1, 2, *soak_seeds(7)])
 def test_moves_and_losses_at_random(text: str, expected: dict[str, bytes], tmp_path: Path, seed: int) -> None:
     """Some partitions go somewhere else, again and again; jobs are lost half-way, and nodes: also the one that has just been

@@ -50,13 +50,11 @@ def hand_over(world: World) -> None:
 LOSSES = [("", 0), *((node, stage) for node in "ca" for stage in (0, 1, 2))]
 """Nothing, the node that the partition leaves, or the one to which it goes, at a stage of the job that promotes."""
 CASES = [
-    pytest.param(text, when, lost, stage, id=f"{kind}-{when}-{lost or 'nothing'}-{stage}", marks=marks)
-    for n, (kind, text) in enumerate({"active": WITH_STANDBYS, "passive": ARRAYS}.items())
-    for k, when in enumerate(("being restored", "lost", "at work"))
+    pytest.param(text, when, lost, stage, id=f"{kind}-{when}-{lost or 'nothing'}-{stage}")
+    for kind, text in {"active": WITH_STANDBYS, "passive": ARRAYS}.items()
+    for when in ("being restored", "lost", "at work")
     for lost, stage in LOSSES
-    for marks in ([pytest.mark.long] if n or k or lost else [],)
 ]
-"""All but the first are run less often."""
 
 
 @pytest.mark.wide

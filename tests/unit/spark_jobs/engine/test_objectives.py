@@ -165,7 +165,6 @@ def test_hosts_keep_to_what_follows_from_it_and_the_driver_is_told(tmp_path: Pat
         assert sum(aims[p].within_s for p in members if p in aims) <= 60.0 - overhead + 1e-6  # type: ignore[union-attr]
 
 
-@pytest.mark.long
 def test_without_an_objective_the_targets_are_those_of_the_resource(tmp_path: Path) -> None:
     world = begun(resource_of(), tmp_path)
     world.run(past(12))

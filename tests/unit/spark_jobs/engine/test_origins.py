@@ -110,7 +110,6 @@ def test_senders_forget_what_the_newest_checkpoint_covers_and_no_more(world: Wor
     assert covered_now(world.engine) == Positions(world.engine.punctuations.newest)
 
 
-@pytest.mark.long
 def test_what_is_restored_from_stays_while_an_incident_is_open(world: World) -> None:
     """Of checkpoints as many are kept as the resource says, and all from the one on that is still needed."""
     first, *_ = with_checkpoints(world, 1)
@@ -146,7 +145,6 @@ def test_a_store_that_is_away_leaves_the_checkpoint_for_the_next_job(
     assert world.engine.punctuations.newest > before, "what was acknowledged meanwhile is complete"
 
 
-@pytest.mark.long
 def test_old_ones_that_cannot_be_removed_go_with_the_next(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +160,6 @@ def test_old_ones_that_cannot_be_removed_go_with_the_next(
     assert newest not in world.engine.store.known()
 
 
-@pytest.mark.long
 def test_with_lines_each_goes_on_from_its_own_snapshot(lines: World) -> None:
     lines.run(past(25))
     assert lines.engine.lines.active

@@ -144,7 +144,6 @@ def test_what_a_partition_far_behind_the_line_stores_stays(state: str, tmp_path:
     assert not (world.checkpoints / file.path).exists()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["coordinated", "checkpointed"])
 def test_another_way_of_storing_goes_on_from_what_is_there(
     protocol: str, expected: dict[str, bytes], tmp_path: Path

@@ -112,7 +112,6 @@ def through(
     patch.setattr(DeltaSender, "outgoing", changed)
 
 
-@pytest.mark.long
 def test_what_is_lost_on_its_way_is_in_the_next_delta(tmp_path: Path, expected: Expected) -> None:
     """The base of each is what the standby is known to have."""
     world = world_of(tmp_path, {"count.0": "d"}, PAGED)
@@ -139,7 +138,6 @@ def torn(body: bytes) -> bytes:
     return encode_table(pa.table({"bytes": pa.array(rows, pa.large_binary())}))
 
 
-@pytest.mark.long
 def test_a_delta_that_is_damaged_is_not_taken(tmp_path: Path, expected: Expected) -> None:
     world = world_of(tmp_path, {"count.0": "d"})
     world.run(ready_at(12))
@@ -154,7 +152,6 @@ def test_a_delta_that_is_damaged_is_not_taken(tmp_path: Path, expected: Expected
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_delta_that_comes_late_twice_or_for_another_standby_is_not_taken(
     tmp_path: Path, expected: Expected
 ) -> None:
@@ -188,7 +185,6 @@ def test_a_delta_that_comes_late_twice_or_for_another_standby_is_not_taken(
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_partition_that_still_runs_where_it_was_adds_nothing(tmp_path: Path, expected: Expected) -> None:
     """It was given up and lives: it steps on, shows what its successor shows, and what it sends reaches nobody."""
     world = world_of(tmp_path)
@@ -208,7 +204,6 @@ def test_a_partition_that_still_runs_where_it_was_adds_nothing(tmp_path: Path, e
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_where_buffers_are_full_a_standby_is_not_ready_until_it_is_sent_more(
     tmp_path: Path, expected: Expected
 ) -> None:
@@ -225,7 +220,6 @@ def test_where_buffers_are_full_a_standby_is_not_ready_until_it_is_sent_more(
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_partition_goes_on_though_nothing_can_be_sent_to_its_standby(
     tmp_path: Path, expected: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,7 +231,6 @@ def test_a_partition_goes_on_though_nothing_can_be_sent_to_its_standby(
     assert world.engine.progress.standbys == {}
 
 
-@pytest.mark.long
 def test_a_state_that_cannot_be_frozen_for_a_standby_harms_nobody(tmp_path: Path, expected: Expected) -> None:
     world = world_of(tmp_path, {"count.0": "d"})
     made = DeltaSender.outgoing
@@ -259,7 +252,6 @@ def test_a_state_that_cannot_be_frozen_for_a_standby_harms_nobody(tmp_path: Path
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_standby_without_room_for_output_waits_for_the_next_delta(
     tmp_path: Path, expected: Expected
 ) -> None:
@@ -312,7 +304,6 @@ def test_what_was_made_for_another_standby_is_not_taken(tmp_path: Path) -> None:
         assert standby.position == position
 
 
-@pytest.mark.long
 def test_nothing_is_sent_of_a_batch_that_is_stepped_and_not_shown(tmp_path: Path, expected: Expected) -> None:
     """Its state is ahead of its position until the sink takes what came of it."""
     world = world_of(tmp_path, {})
@@ -337,7 +328,6 @@ def test_nothing_is_sent_of_a_batch_that_is_stepped_and_not_shown(tmp_path: Path
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_reader_that_is_lost_too_is_fed_with_what_the_copy_keeps(
     tmp_path: Path, expected: Expected
 ) -> None:
@@ -370,7 +360,6 @@ def test_a_copy_whose_input_was_dropped_is_not_ready(tmp_path: Path, expected: E
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_copy_that_is_gone_is_sent_everything_again(tmp_path: Path, expected: Expected) -> None:
     world = world_of(tmp_path, {"count.0": "d"})
     world.run(ready_at(12))
@@ -382,7 +371,6 @@ def test_a_copy_that_is_gone_is_sent_everything_again(tmp_path: Path, expected: 
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_copy_that_was_emptied_is_not_promoted_though_its_partition_is_at_work(
     tmp_path: Path, expected: Expected
 ) -> None:

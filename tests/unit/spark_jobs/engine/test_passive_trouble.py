@@ -75,7 +75,6 @@ def test_a_copy_that_is_less_than_the_driver_knows_is_not_promoted(
     finish(world, expected)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, AttributeError])
 def test_a_standby_that_raises_fails_no_job(
     tmp_path: Path, expected: Expected, error: type[Exception]
@@ -99,7 +98,6 @@ def test_a_standby_that_raises_fails_no_job(
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_copy_that_cannot_be_restored_is_given_up_and_the_checkpoint_is_used(
     tmp_path: Path, expected: Expected
 ) -> None:
@@ -155,7 +153,6 @@ def test_it_is_moved_while_it_is_promoted(tmp_path: Path, expected: Expected, te
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
 def test_its_standby_is_lost_while_it_is_promoted(tmp_path: Path, expected: Expected) -> None:
     world = world_of(tmp_path, {"count.0": "d"})
     world.run(ready_at(25))
@@ -170,7 +167,6 @@ def test_its_standby_is_lost_while_it_is_promoted(tmp_path: Path, expected: Expe
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_jobs_fail_while_it_is_promoted(tmp_path: Path, expected: Expected) -> None:
     """Its host has taken it over in a job of which the driver hears nothing: it is told again, and promotes once."""
     world = world_of(tmp_path, {"count.0": "d"})

@@ -42,7 +42,6 @@ def test_losses_failed_jobs_partial_plans_and_new_drivers_change_no_byte(
     test_recovery.test_random_losses(resource, expected, tmp_path, seed)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("by_an_exchange")
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(2, 6))]

@@ -102,7 +102,6 @@ def test_node_lost_in_the_middle_of_a_job(world: World, expected: dict[str, byte
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_driver_restart_goes_on_from_the_checkpoint(world: World, expected: dict[str, bytes]) -> None:
     world.run(past(31))
     k = world.engine.punctuations.newest
@@ -113,7 +112,6 @@ def test_driver_restart_goes_on_from_the_checkpoint(world: World, expected: dict
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_a_store_that_goes_away_while_the_stream_goes_back_changes_nothing(
     world: World, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +134,6 @@ def test_a_store_that_goes_away_while_the_stream_goes_back_changes_nothing(
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     world.run(past(15))
     world.nodes.lose("b")
@@ -150,7 +147,6 @@ def test_host_that_lost_its_state_is_noticed(world: World) -> None:
     assert all(world.engine.positions.get(p, 0) < 15 for p in lost)
 
 
-@pytest.mark.long
 @seeds(range(1), range(1, 5), 7)
 def test_random_losses(
     resource: StreamTopology, expected: dict[str, bytes], tmp_path: Path, seed: int

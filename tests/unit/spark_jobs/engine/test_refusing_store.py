@@ -46,7 +46,6 @@ def test_state_that_cannot_be_stored_is_stored_later(world: World) -> None:
     assert world.engine.store.positions()[-1] == LAST
 
 
-@pytest.mark.long
 def test_a_record_that_cannot_be_written_makes_no_checkpoint_until_it_is(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +65,6 @@ def test_a_record_that_cannot_be_written_makes_no_checkpoint_until_it_is(
     finished(world)
 
 
-@pytest.mark.long
 def test_without_ranges_on_record_no_batch_is_released(world: World) -> None:
     folder = world.checkpoints / "ranges"
     folder.write_text("not a folder")

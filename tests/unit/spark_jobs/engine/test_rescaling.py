@@ -104,7 +104,6 @@ def test_three_partitions_two_and_four_give_what_three_give(tmp_path: Path, stat
     assert {path.split("/")[-2] for path in third.output() if "count/" in path} == {"0", "1", "2", "3"}
 
 
-@pytest.mark.long
 def test_a_source_goes_on_in_other_partitions(tmp_path: Path) -> None:
     first = begun(load_text(EVENTS), tmp_path / "a")
     in_the_middle(first)

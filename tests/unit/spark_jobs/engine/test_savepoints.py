@@ -113,7 +113,6 @@ def test_the_second_goes_on_where_the_savepoint_is(
     assert min(map(batch, second.output())) == savepoint.position + 1
 
 
-@pytest.mark.long
 def test_it_stays_when_checkpoints_are_pruned_and_the_stream_goes_on(tmp_path: Path) -> None:
     first = begun(load_text(DIAMOND), tmp_path)
     in_the_middle(first)
@@ -125,7 +124,6 @@ def test_it_stays_when_checkpoints_are_pruned_and_the_stream_goes_on(tmp_path: P
     assert all(there.state(savepoint, partition) for partition in savepoint.states)
 
 
-@pytest.mark.long
 def test_a_new_driver_of_the_second_copies_nothing_again(tmp_path: Path) -> None:
     first = begun(load_text(DIAMOND), tmp_path)
     in_the_middle(first)
@@ -138,7 +136,6 @@ def test_a_new_driver_of_the_second_copies_nothing_again(tmp_path: Path) -> None
     assert again.ledger.begins == savepoint.position
 
 
-@pytest.mark.long
 def test_output_that_was_not_shown_yet_is_the_firsts_to_show(tmp_path: Path) -> None:
     """With an operator that is not deterministic the checkpoint holds it."""
     first = begun(load_text(COIN), tmp_path)
@@ -155,7 +152,6 @@ def test_output_that_was_not_shown_yet_is_the_firsts_to_show(tmp_path: Path) -> 
     assert together.keys() == first.output().keys()
 
 
-@pytest.mark.long
 def test_a_wish_waits_while_partitions_are_away_and_is_refused_at_the_end(tmp_path: Path) -> None:
     first = begun(load_text(DIAMOND), tmp_path)
     in_the_middle(first)
@@ -176,7 +172,6 @@ def test_a_wish_waits_while_partitions_are_away_and_is_refused_at_the_end(tmp_pa
     assert (deleted.done["w4"], deleted.savepoints) == ("", ())
 
 
-@pytest.mark.long
 def test_the_next_driver_knows_a_wish_that_was_carried_out(tmp_path: Path) -> None:
     first = begun(load_text(DIAMOND), tmp_path)
     in_the_middle(first)
@@ -187,7 +182,6 @@ def test_the_next_driver_knows_a_wish_that_was_carried_out(tmp_path: Path) -> No
     assert Taking(first).take() == savepoint
 
 
-@pytest.mark.long
 def test_a_deletion_that_comes_again_does_not_take_what_was_made_since(tmp_path: Path) -> None:
     """It was carried out, and a savepoint of that name was taken after it; the next driver finds its wish still there."""
     first = begun(load_text(DIAMOND), tmp_path)
@@ -251,7 +245,6 @@ def renamed(resource: StreamTopology, was: str, now: str) -> StreamTopology:
     return load_text(resource.document.replace(f'"{was}"', f'"{now}"'))
 
 
-@pytest.mark.long
 def test_who_is_new_or_gone_has_to_be_named(taken: World, tmp_path: Path) -> None:
     resource = renamed(from_savepoint(taken.resource, taken), "top", "best")
     with pytest.raises(SpecError) as error:

@@ -105,7 +105,6 @@ def test_where_output_was_not_kept_the_driver_says_so_and_a_rollback_mends_a_pla
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_ancestors_make_again_what_nobody_kept_and_the_others_stay(
     text: str, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -138,7 +137,6 @@ TWO_READERS = DIAMOND.replace(
 )
 
 
-@pytest.mark.long
 def test_a_reader_that_is_far_behind_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """Sources release for who is ahead, and read again for who is not."""
     world = begun(resource_of(TWO_READERS), tmp_path)
@@ -158,7 +156,6 @@ def test_a_reader_that_is_far_behind_does_not_hold_up_the_others(tmp_path: Path)
     world.run(lambda e: e.positions["other.0"] > stuck + 6)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.wide) for s in range(1, 5))])
 def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
     text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
@@ -187,7 +184,6 @@ def test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_what_is_kept_is_what_the_newest_checkpoint_does_not_cover(tmp_path: Path) -> None:
     world = begun(resource_of(DIAMOND), tmp_path)
     newest = in_the_middle(world)
@@ -270,7 +266,6 @@ def test_one_that_is_set_aside_does_not_fill_the_nodes_of_the_others(scope: str,
     world.run(lambda e: e.final is not None and set(e.positions.values()) == {e.final}, limit=400)
 
 
-@pytest.mark.long
 def test_one_that_is_set_aside_holds_up_nobody_who_needs_it_not(tmp_path: Path) -> None:
     """Its readers are at work and stand still; sources go on without regard to them."""
     world = begun(resource_of(TWO_READERS), tmp_path)

@@ -155,7 +155,6 @@ def test_who_replays_the_gap_does_not_raise_again_and_shows_the_same(
     still_shown(world, shown)
 
 
-@pytest.mark.long
 def test_a_state_that_cannot_be_read_is_not_asked_for(world: World, expected: dict[str, bytes]) -> None:
     for file in (world.checkpoints / "state").rglob("*window*"):
         if file.is_file():
@@ -171,7 +170,6 @@ def test_a_state_that_cannot_be_read_is_not_asked_for(world: World, expected: di
     assert ends(world, expected)
 
 
-@pytest.mark.long
 def test_a_plan_that_comes_with_the_wish_waits_for_the_word_of_the_readers(
     raised: World, expected: dict[str, bytes]
 ) -> None:
@@ -187,7 +185,6 @@ def test_a_plan_that_comes_with_the_wish_waits_for_the_word_of_the_readers(
     assert check(world, expected)
 
 
-@pytest.mark.long
 def test_a_wish_is_obeyed_once(tmp_path: Path, expected: dict[str, bytes]) -> None:
     """It may stand in the desired state for longer; what is lost later is restored, though its readers are at work."""
     world = world_of(tmp_path)
@@ -210,7 +207,6 @@ def test_a_wish_is_obeyed_once(tmp_path: Path, expected: dict[str, bytes]) -> No
     check(world, expected)
 
 
-@pytest.mark.long
 def test_a_wish_that_is_taken_back_leaves_nothing(world: World, expected: dict[str, bytes]) -> None:
     loses(world, "parse.0", jobs=1)
     set_aside(world, "parse.0", anew={"parse.0": "w1"})
@@ -223,7 +219,6 @@ def test_a_wish_that_is_taken_back_leaves_nothing(world: World, expected: dict[s
     assert world.engine.skipping.skips == ()
 
 
-@pytest.mark.long
 def test_a_wish_that_is_taken_back_with_the_plan_itself_leaves_nothing(
     world: World, expected: dict[str, bytes]
 ) -> None:
@@ -237,7 +232,6 @@ def test_a_wish_that_is_taken_back_with_the_plan_itself_leaves_nothing(
     assert check(world, expected) == set()
 
 
-@pytest.mark.long
 def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
     world: World, expected: dict[str, bytes]
 ) -> None:
@@ -251,7 +245,6 @@ def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
     assert check(world, expected) == set()
 
 
-@pytest.mark.long
 def test_a_source_is_not_skipped(world: World, expected: dict[str, bytes]) -> None:
     loses(world, "tweets.0", jobs=1)
     skip(world, "tweets.0", "parse.0")
@@ -281,7 +274,6 @@ def test_what_amnesia_would_be_refused_for_is_refused(tmp_path: Path) -> None:
     assert world.engine.progress.refused == {}, "nobody wants it any more"
 
 
-@pytest.mark.long
 def test_what_is_being_restored_begins_anew_in_place_of_that(
     world: World, expected: dict[str, bytes]
 ) -> None:
@@ -398,7 +390,6 @@ def test_who_reads_what_is_skipped_is_promoted_meanwhile(
     check(world, expected)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 @seeds(range(3), range(3, 7), 143)
 def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int, mode: str) -> None:

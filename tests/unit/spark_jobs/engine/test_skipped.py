@@ -161,7 +161,6 @@ def test_a_partition_begins_anew_and_what_lacks_its_rows_is_marked(
     assert any(world.output()[n] != expected[n] for n in found), "nothing was skipped"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize("partition", ["parse.0", "window.2"])
 def test_a_node_is_lost_at_any_stage(
@@ -211,7 +210,6 @@ def test_what_was_shown_before_it_was_said_to_lack_rows_is_marked_as_well(
     ends(world, expected)
 
 
-@pytest.mark.long
 def test_whole_queries_begin_anew_together(world: World, expected: dict[str, bytes]) -> None:
     loses(world, "parse.0", "window.0", "best.0")
     restore(world, *world.nodes.living())
@@ -273,7 +271,6 @@ def test_what_fails_later_shows_the_same_again(tmp_path: Path, expected: dict[st
     still_shown(world, shown)
 
 
-@pytest.mark.long
 def test_two_gaps_are_told_until_a_newer_checkpoint_is_restored_from(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -318,7 +315,6 @@ def test_a_moved_partition_keeps_its_state(world: World, expected: dict[str, byt
     assert world.engine.skipping.skips == ()
 
 
-@pytest.mark.long
 def test_nothing_is_installed_while_it_is_not_known_what_is_on_record(
     world: World, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,7 +361,6 @@ def test_what_a_frozen_driver_writes_late_counts_for_nothing(tmp_path: Path, for
     assert world.engine.store.skip_records().read() == ()
 
 
-@pytest.mark.long
 @seeds(range(3), range(3, 7), 143)
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""

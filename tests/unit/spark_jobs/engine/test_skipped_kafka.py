@@ -119,7 +119,6 @@ def test_what_lacks_rows_is_marked_in_kafka_too(broker: Broker, tmp_path: Path, 
     close(world)
 
 
-@pytest.mark.long
 @seeds(range(2), range(2, 6), 54)
 def test_nodes_and_brokers_fail_at_any_moment(
     broker: Broker, tmp_path: Path, expected: Shown, seed: int

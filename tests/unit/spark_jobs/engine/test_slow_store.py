@@ -89,7 +89,6 @@ def test_a_store_that_does_not_answer_keeps_nobody_waiting_but_those_that_it_hol
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_everything_goes_back_twice_while_the_store_does_not_answer(
     world: World, store: Store, expected: dict[str, bytes]
 ) -> None:
@@ -108,7 +107,6 @@ def test_everything_goes_back_twice_while_the_store_does_not_answer(
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_what_was_asked_for_and_moved_away_is_not_installed(
     world: World, store: Store, expected: dict[str, bytes]
 ) -> None:
@@ -126,7 +124,6 @@ def test_what_was_asked_for_and_moved_away_is_not_installed(
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_a_state_that_comes_after_messages_for_its_partition_is_sent_them_again(
     world: World, store: Store, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +220,6 @@ def test_a_new_driver_has_survivors_go_back_to_their_own_copies(
     assert world.output() == expected
 
 
-@pytest.mark.long
 def test_what_was_lost_comes_from_the_store_and_the_rest_from_its_node(
     world: World, store: Store, expected: dict[str, bytes]
 ) -> None:
@@ -240,7 +236,6 @@ def test_what_was_lost_comes_from_the_store_and_the_rest_from_its_node(
     assert world.output() == expected
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("in_the_store", ["whole", "damaged"])
 def test_copies_that_are_damaged_are_read_from_the_store(
     world: World, store: Store, expected: dict[str, bytes], in_the_store: str
@@ -264,7 +259,6 @@ def test_copies_that_are_damaged_are_read_from_the_store(
         assert world.output() == expected
 
 
-@pytest.mark.long
 def test_copies_are_as_old_as_the_checkpoint_that_is_gone_back_to_and_no_older(world: World) -> None:
     world.run(lambda e: e.punctuations.newest >= 30)
     tick(world)  # the hosts hear of it

@@ -121,7 +121,6 @@ def test_a_standby_whose_checkpoint_is_damaged_begins_from_the_next_one(
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_lost_partition_does_not_wait_for_what_a_standby_reads(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

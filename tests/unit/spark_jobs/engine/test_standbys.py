@@ -163,7 +163,6 @@ def test_standbys_step_as_their_partitions_do_and_show_nothing(
     assert world.engine.figures.failed_jobs == 0
 
 
-@pytest.mark.long
 def test_a_standby_that_comes_to_nothing_begins_anew_and_holds_nobody_up(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +242,6 @@ def test_full_buffers_let_go_of_what_a_standby_needs_before_they_stop_the_stream
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_standby_that_is_behind_the_newest_checkpoint_is_not_promoted(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,7 +261,6 @@ def test_a_standby_that_is_behind_the_newest_checkpoint_is_not_promoted(
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
 def test_a_standby_that_cannot_be_installed_keeps_no_jobs_going(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,7 +281,6 @@ def test_a_standby_that_cannot_be_installed_keeps_no_jobs_going(
     finish(world, expected)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("node", ["a", "c"])
 def test_a_stream_that_is_drained_stops_though_a_standby_is_promoted(
     tmp_path: Path, expected: dict[str, bytes], node: str
@@ -356,7 +352,6 @@ def test_a_standby_that_cannot_open_its_sink_shows_later_what_it_keeps(
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_promotion_is_no_restoration_in_the_figures_and_its_work_is_counted_from_then_on(
     tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
@@ -392,7 +387,6 @@ def test_the_next_standby_takes_over_in_its_turn(tmp_path: Path, expected: dict[
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
 def test_a_partition_that_lives_is_handed_to_its_standby(tmp_path: Path, expected: dict[str, bytes]) -> None:
     world = world_of(tmp_path)
     world.run(past(25))
@@ -407,7 +401,6 @@ def test_a_partition_that_lives_is_handed_to_its_standby(tmp_path: Path, expecte
     finish(world, expected)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_a_standby_is_lost_in_the_job_that_promotes_it(
     tmp_path: Path, expected: dict[str, bytes], stage: int

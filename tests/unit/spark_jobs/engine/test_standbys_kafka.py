@@ -271,7 +271,6 @@ def test_what_waits_for_its_brokers_is_not_lost_with_its_node(
     assert world.engine.desired.generation == 1, "everything went back"
 
 
-@pytest.mark.long
 @EACH_WAY
 @seeds(range(2), range(2, 6), 54)
 def test_nodes_and_brokers_fail_at_any_moment(

@@ -133,7 +133,6 @@ def test_code_that_raises_while_restoring_is_poison(monkeypatch: pytest.MonkeyPa
     )
 
 
-@pytest.mark.long
 def test_a_partition_that_is_dropped_meanwhile_is_not_installed(
     monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:

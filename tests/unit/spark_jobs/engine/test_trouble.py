@@ -138,7 +138,6 @@ def test_a_checkpoint_without_manifest_is_refused(world: World) -> None:
     assert world.engine.bad_checkpoints == {77}
 
 
-@pytest.mark.long
 def test_a_sink_that_cannot_write_delays_and_loses_nothing(
     world: World, diamond_output: dict[str, bytes]
 ) -> None:
@@ -207,7 +206,6 @@ def refuses(why: str) -> Callable[..., object]:
     return method
 
 
-@pytest.mark.long
 def test_buffers_of_a_long_incident_stay_within_memory_and_spill(
     tmp_path: Path, diamond_output: dict[str, bytes]
 ) -> None:
@@ -241,7 +239,6 @@ def small(tmp_path: Path) -> World:
     return world
 
 
-@pytest.mark.long
 def test_full_buffers_do_not_stop_partitions_whose_targets_are_all_at_work(
     tmp_path: Path, diamond_output: dict[str, bytes]
 ) -> None:
@@ -320,7 +317,6 @@ def test_one_checkpoint_is_kept_beside_the_one_that_may_be_named(tmp_path: Path)
     assert named not in world.engine.store.positions()
 
 
-@pytest.mark.long
 def test_a_host_that_dies_alone_is_told_as_lost_and_begins_with_nothing_that_is_past(
     world: World, diamond_output: dict[str, bytes]
 ) -> None:

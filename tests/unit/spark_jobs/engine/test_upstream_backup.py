@@ -293,7 +293,6 @@ def test_two_in_a_row_are_more_than_level_1_keeps(tmp_path: Path, expected: dict
     finish(world, expected)
 
 
-@pytest.mark.long
 def test_a_source_that_is_lost_too_is_read_from_the_checkpoint_on(
     world: World, expected: dict[str, bytes], watch: Watch
 ) -> None:
@@ -348,7 +347,6 @@ def test_a_target_that_is_lost_later_needs_what_was_never_given_and_everything_g
     assert world.engine.desired.generation == 2
 
 
-@pytest.mark.long
 def test_it_is_lost_again_while_it_is_fed(world: World, expected: dict[str, bytes], watch: Watch) -> None:
     lose(world, "d")
     world.nodes.start("e", "f")
@@ -364,7 +362,6 @@ def test_it_is_lost_again_while_it_is_fed(world: World, expected: dict[str, byte
     assert world.engine.desired.generation == 1
 
 
-@pytest.mark.long
 def test_a_host_that_began_anew_on_a_node_that_lives(
     world: World, expected: dict[str, bytes], watch: Watch
 ) -> None:

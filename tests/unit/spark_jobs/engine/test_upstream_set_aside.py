@@ -76,7 +76,6 @@ def test_nothing_is_kept_for_one_whose_code_raised_where_memory_is_short(
     assert fed(world) == set()
 
 
-@pytest.mark.long
 def test_one_whose_code_cannot_say_what_it_needs_counts_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +92,6 @@ def test_one_whose_code_cannot_say_what_it_needs_counts_as_missing(
     assert not progress.backed & progress.unbacked
 
 
-@pytest.mark.long
 def test_code_that_says_less_of_a_later_batch_is_not_believed_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +131,6 @@ def test_all_count_as_missing_where_no_code_can_say_what_it_needs(
     assert progress.unbacked == {p for p in world.topology.partitions if not p.startswith("tweets")}
 
 
-@pytest.mark.long
 def test_it_is_lost_again_while_it_is_fed_after_its_host_began_anew(tmp_path: Path) -> None:
     """What its sink had shown counts, also where another generation told the new try from the old one."""
     world = world_of(tmp_path)
