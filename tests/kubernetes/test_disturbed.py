@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kubernetes import scenario
 from tests.kubernetes.cluster import KubeCluster
 from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
@@ -75,6 +76,20 @@ def test_plans_are_made_without_the_api_server_and_shown_when_it_is_back(run: St
     run.await_incident(plans + 1)
     for _ in range(2):
         run.add_machine()
+    run.await_recovery()
+
+
+def test_an_executor_that_is_gone_before_spark_has_seen_it_is_replaced(run: Streaming) -> None:
+    """Spark's watch has ended with the API server: only a poll shows it that a pod is gone which it has created."""
+
+    def pods() -> set[str]:
+        return {pod["metadata"]["name"] for pod in scenario.pods(run.cluster, run.name, "executor")}
+
+    before, known = len(run.incidents()), pods()
+    evict(run, min(run.executors()))
+    (new,) = run.until(lambda: pods() - known, "another executor is created", BACK_S)
+    run.cluster.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{new}", {"gracePeriodSeconds": 0})
+    run.until(lambda: len(run.incidents()) > before, "its incident", PLAN_S)
     run.await_recovery()
 
 
