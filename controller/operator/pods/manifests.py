@@ -281,8 +281,8 @@ def spark_conf(resource: StreamTopology, settings: OperatorSettings, prefix: str
             "spark.executor.memoryOverhead": f"{overhead}m",
             # a burst is replaced in one go
             "spark.kubernetes.allocation.batch.size": "50",
-            # an executor that was created and removed while Spark could not watch is created again after this, not after 600 s;
-            # Spark polls each 30 s, so it has seen one that is there
+            # after this Spark replaces an executor that was created and removed between two of its polls, 30 s apart;
+            # its default is 600 s
             "spark.kubernetes.allocation.executor.timeout": "60s",
             # the driver reports at once and the coordinator waits for nodes: Spark has nothing to wait for
             "spark.scheduler.minRegisteredResourcesRatio": "0.0",

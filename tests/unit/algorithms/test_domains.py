@@ -140,6 +140,7 @@ def tight(rng: random.Random) -> Case:
     return sites, needs, costs, {p: f"n{at[p]}" for p in names}, {}
 
 
+@pytest.mark.long
 def test_where_there_is_hardly_room_the_search_finds_what_exchanges_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

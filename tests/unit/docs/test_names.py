@@ -10,6 +10,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 FOLDERS = "algorithms|benchmarks|controller|crds|docker|docs|examples|monitoring|reprise|scheduler|spark_jobs|tests|tools"
 PATH = re.compile(rf"(?<![\w/.\-])(?:{FOLDERS})/[\w/.\-]*\w\.(?:csv|json|lock|md|py|yaml)\b(?!\.)")
@@ -103,6 +105,7 @@ def files_of(name: str) -> list[Path]:
     ]
 
 
+@pytest.mark.long
 def test_every_test_that_is_named_is_there() -> None:
     missed, count = [], 0
     for path in texts():

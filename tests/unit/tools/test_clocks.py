@@ -6,6 +6,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 ROOMS = ("algorithms", "scheduler", "spark_jobs", "controller")
 BY_THEMSELVES = {
@@ -42,6 +44,7 @@ def asks_itself(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.long
 def test_the_list_is_the_truth() -> None:
     listed = (Path(__file__).parent / "clocks.txt").read_text().split()
     modules = (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_a_plan_object_says_what_comes_back_and_why_the_rest_waits() -> None:
     assert found["metadata"]["labels"]["reprise.dev/incident"] == spec["incident"] == "flights-inc-000012"
 
 
+@pytest.mark.long
 def test_objects_of_a_large_topology_stay_small() -> None:
     names = [f"operator-with-a-long-name.{i}" for i in range(20_000)]
     huge = replace(

@@ -36,6 +36,7 @@ def test_generated_files_are_those_of_the_models() -> None:
     assert stale(ROOT, outputs()) == [], "run python -m tools.generate"
 
 
+@pytest.mark.long
 def test_check_fails_for_an_old_file_and_generating_mends_it(tmp_path: Path) -> None:
     at_root = ["--root", str(tmp_path)]
     assert main([*at_root, "--check"]) == 1

@@ -103,6 +103,7 @@ OWN_CLOCKS = {
 }
 
 
+@pytest.mark.long
 def test_what_snapshots_and_messages_cost_is_counted(tmp_path: Path) -> None:
     changes = OWN_CLOCKS | {"checkpoint.keep": 100, "recovery.bufferMemory": "16Mi"}
     world = begun(override(load_text(DIAMOND), changes), tmp_path, "ab")

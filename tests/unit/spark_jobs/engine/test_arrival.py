@@ -146,6 +146,7 @@ def early(world: World) -> int:
     return sum(counted.get(APPLIED_EARLY, 0) for counted in world.engine.counters.values())
 
 
+@pytest.mark.long
 def test_rows_are_those_of_the_definition(resource: StreamTopology, expected: Rows, tmp_path: Path) -> None:
     world = started(resource, tmp_path, "a", "b", "c", "d")
     world.run(lambda e: e.done)

@@ -40,6 +40,8 @@ expected, nothing_held_back, resource = (
 )
 """Fixtures."""
 
+pytestmark = pytest.mark.long
+
 OWN_CLOCKS = {
     "checkpoint.protocol": "uncoordinated",
     "checkpoint.log": "checkpointed",

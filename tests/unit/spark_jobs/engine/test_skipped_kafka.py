@@ -24,7 +24,7 @@ from tests.unit.spark_jobs.engine.test_skipped import back, begun, finish, loses
 from tests.unit.spark_jobs.engine.test_standbys import recover
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("few_batches_ahead")]
 
 OUTPUTS = ("window", "best", "all")
 Shown = dict[tuple[str, int], list[str]]

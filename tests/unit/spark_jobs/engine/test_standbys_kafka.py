@@ -34,7 +34,7 @@ from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as upstream
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("few_batches_ahead")]
 
 PASSIVE = WITH_STANDBYS.replace(
     "availability: active-standby", "availability: passive-standby\n      standby: {every: 4}"
