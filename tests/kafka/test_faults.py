@@ -63,8 +63,8 @@ def begin(broker: Broker, folder: Path, **spec: object) -> tuple[World, str]:
 
 
 def run(world: World, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
-    """Go on for a while, or until it is enough.  Between two jobs there is a pause, as in a driver: nothing in a job waits
-    for a broker, so that without one they would come by the thousand and take the processor from who answers."""
+    """Go on for a while, or until it is enough.  Between two jobs there is a pause, as in a driver: hardly anything in
+    a job waits for a broker, so that without one they would come by the thousand and take the processor from who answers."""
     until = time.monotonic() + seconds
 
     def over(_engine: Engine) -> bool:

@@ -18,6 +18,8 @@ from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
 from tools.testbed.rest import MERGE
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
+MACHINES = 4
+"""That the topology wants."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,7 @@ def test_plans_are_made_without_the_api_server_and_shown_when_it_is_back(run: St
 
 
 def test_an_executor_that_is_gone_before_spark_has_seen_it_is_replaced(run: Streaming) -> None:
-    """Spark's watch has ended with the API server: only a poll shows it that a pod is gone which it has created."""
+    """Where Spark's watch has ended with the API server, only a poll shows that a pod is gone."""
 
     def pods() -> set[str]:
         return {pod["metadata"]["name"] for pod in scenario.pods(run.cluster, run.name, "executor")}
@@ -90,6 +92,7 @@ def test_an_executor_that_is_gone_before_spark_has_seen_it_is_replaced(run: Stre
     (new,) = run.until(lambda: pods() - known, "another executor is created", BACK_S)
     run.cluster.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{new}", {"gracePeriodSeconds": 0})
     run.until(lambda: len(run.incidents()) > before, "its incident", PLAN_S)
+    run.until(lambda: len(run.executors()) == MACHINES, "its replacement runs", BACK_S)
     run.await_recovery()
 
 

@@ -59,8 +59,8 @@ class WireEnd:
 class PumpedNodes(LocalNodes):
     """Jobs have one stage; before, between and after what they do, pumps move and frames arrive, in random order."""
 
-    def __init__(self, folder: Path, brokers: bool = False) -> None:
-        super().__init__(folder, brokers)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.dice = random.Random(int.from_bytes(folder.parent.name.encode()[-4:]))
         self.wires: dict[int, Wire] = {}
         self.pumps: dict[str, Pump] = {}

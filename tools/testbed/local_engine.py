@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from weakref import WeakSet
@@ -49,13 +49,11 @@ def close_hosts() -> None:
 class StandingClock:
     """Seconds that stand still within a job: what a host may do in a stage does not depend on how busy the machine is.
 
-    Each reading takes `READING_S` all the same, so that what is measured within a job is not nothing.  `runs`: it does not
-    stand still, for sources and sinks that wait for real brokers within a job, up to a limit on this clock."""
+    Each reading takes `READING_S` all the same, so that what is measured within a job is not nothing."""
 
     READING_S = 1e-6
 
-    def __init__(self, runs: bool = False) -> None:
-        self._runs = runs
+    def __init__(self) -> None:
         self._stands: float | None = None
 
     def __call__(self) -> float:
@@ -66,7 +64,7 @@ class StandingClock:
 
     @contextmanager
     def standing(self) -> Iterator[None]:
-        self._stands = None if self._runs else self()
+        self._stands = self()
         try:
             yield
         finally:
@@ -76,15 +74,16 @@ class StandingClock:
 class LocalNodes:
     """Hosts by node; `interrupt(job, stage, slot)` may raise ChainError to lose a job half-way."""
 
-    def __init__(self, folder: Path, brokers: bool = False) -> None:
-        """`brokers`: whether partitions wait for real ones."""
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.hosts: dict[str, Host] = {}
         self.interrupt: Callable[[int, int, int], None] = lambda *_: None
         self.patient = True
         """Whether what partitions begin with is there before the stage that follows the order to install them, and
         whether what a job has frozen is stored before the next job."""
-        self.clock = StandingClock(runs=brokers)
+        self.brokers = False
+        """Whether sources read from real brokers: they wait within a job, up to a limit on the clock, which then runs."""
+        self.clock = StandingClock()
         self._platform = Platform(elapsed=self.clock, queue=self._queue)
         self._queues = WeakSet[WatchedQueue]()
         self._held = False
@@ -140,7 +139,8 @@ class LocalJobs:
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
         try:
-            with self.nodes.clock.standing(), self.nodes.storing_later():
+            standing = nullcontext() if self.nodes.brokers else self.nodes.clock.standing()
+            with standing, self.nodes.storing_later():
                 return self._stages(job, orders, stages)
         finally:
             if self.nodes.patient:
@@ -199,11 +199,12 @@ class World:
     """An engine on local nodes with its folders."""
 
     def __init__(self, resource: StreamTopology, folder: Path, name: str, brokers: bool = False) -> None:
-        """`brokers`: whether partitions wait for real ones."""
+        """`brokers`: whether sources read from real ones."""
         self.resource, self.topology = resource, expand(resource)
         self.sink, self.checkpoints = folder / name / "sink", folder / name / "checkpoints"
         self.checkpoints.mkdir(parents=True)
-        self.nodes = LocalNodes(self.checkpoints, brokers)
+        self.nodes = LocalNodes(self.checkpoints)
+        self.nodes.brokers = brokers
         self.epochs = 0
         self.engine = self.driver()
 

@@ -281,9 +281,9 @@ def spark_conf(resource: StreamTopology, settings: OperatorSettings, prefix: str
             "spark.executor.memoryOverhead": f"{overhead}m",
             # a burst is replaced in one go
             "spark.kubernetes.allocation.batch.size": "50",
-            # after this Spark replaces an executor that was created and removed between two of its polls, 30 s apart;
-            # its default is 600 s
-            "spark.kubernetes.allocation.executor.timeout": "60s",
+            # once Spark's watch has ended, only its polls show pods, one in 30 s; a pod that it has created and that none
+            # of three has shown is deleted and replaced after this, and not after 600 s
+            "spark.kubernetes.allocation.executor.timeout": "100s",
             # the driver reports at once and the coordinator waits for nodes: Spark has nothing to wait for
             "spark.scheduler.minRegisteredResourcesRatio": "0.0",
             # losing executors is what this is about; Spark would end the application after a few
