@@ -14,24 +14,41 @@ from tools.testbed.local_engine import World
 
 pytestmark = pytest.mark.slow
 ROWS = 120
+HALF = ROWS // 6
+"""Rows in the first half of each of three logs."""
 
 
 def ids(broker: Broker, topic: str) -> list[int]:
     return sorted(row["id"] for row in broker.rows(topic))
 
 
-def begin(broker: Broker, folder: Path, *nodes: str, **more: str) -> tuple[World, str]:
-    """Rows over three logs, two readers and two writers, in batches of at most ten rows a reader."""
+def begin(broker: Broker, folder: Path, *nodes: str) -> tuple[World, str, str]:
+    """World, source topic and sink topic: three logs with half of their rows, two readers and two writers, in batches of
+    at most ten rows a reader."""
     origin, target = broker.topic("in", 3), broker.topic("out", 2)
-    for partition in range(3):
-        broker.send(origin, pipes.rows(ROWS // 3, first=ROWS // 3 * partition), partition)
-    parameters = pipes.source(broker, origin, until=broker.ends(origin), batch_rows=10)
-    resource = pipes.pipe(parameters, pipes.sink(broker, target, key=["id"], **more), readers=2, writers=2)
-    return pipes.world(resource, folder, *nodes), target
+    send(broker, origin, 0)
+    until = {f"{origin}/{log}": 2 * HALF for log in range(3)}
+    parameters = pipes.source(broker, origin, until=until, batch_rows=10)
+    resource = pipes.pipe(parameters, pipes.sink(broker, target, key=["id"]), readers=2, writers=2)
+    return pipes.world(resource, folder, *nodes), origin, target
+
+
+def send(broker: Broker, origin: str, half: int) -> None:
+    for log in range(3):
+        broker.send(origin, pipes.rows(HALF, first=HALF * (2 * log + half)), log)
+
+
+def half_way(broker: Broker, folder: Path) -> tuple[World, str]:
+    """A world on nodes a and b with a checkpoint of at least three batches, and at least as many batches to come."""
+    world, origin, target = begin(broker, folder, "a", "b")
+    world.run(lambda e: e.punctuations.newest >= 3)
+    send(broker, origin, 1)
+    return world, target
 
 
 def test_every_row_once_without_faults(broker: Broker, tmp_path: Path) -> None:
-    world, target = begin(broker, tmp_path, "a", "b")
+    world, origin, target = begin(broker, tmp_path, "a", "b")
+    send(broker, origin, 1)
     world.run(lambda e: e.done)
     assert ids(broker, target) == list(range(ROWS))
     assert len(world.engine.outputs) >= world.engine.positions["out.0"]
@@ -39,8 +56,7 @@ def test_every_row_once_without_faults(broker: Broker, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_every_row_once_when_all_nodes_are_lost_half_way(broker: Broker, tmp_path: Path, stage: int) -> None:
-    world, target = begin(broker, tmp_path, "a", "b")
-    world.run(lambda e: e.punctuations.newest >= 3)
+    world, target = half_way(broker, tmp_path)
     zombies = dict(world.nodes.hosts)
     job = world.engine.jobs + 1
 
@@ -61,9 +77,12 @@ def test_every_row_once_when_all_nodes_are_lost_half_way(broker: Broker, tmp_pat
 
 
 def test_every_row_once_when_the_driver_is_replaced(broker: Broker, tmp_path: Path) -> None:
-    world, target = begin(broker, tmp_path, "a", "b")
-    world.run(lambda e: e.punctuations.newest >= 3 and min(e.positions.values()) > e.punctuations.newest)
+    """Output was written after the newest checkpoint."""
+    world, target = half_way(broker, tmp_path)
+    reached = max(world.engine.positions.values())
+    world.run(lambda e: min(e.positions.values()) > reached)
     newest = world.engine.punctuations.newest
+    assert 3 <= newest <= reached
     world.driver()
     world.want(2, newest, world.spread("b", "a"))
     world.run(lambda e: e.done)
@@ -71,8 +90,7 @@ def test_every_row_once_when_the_driver_is_replaced(broker: Broker, tmp_path: Pa
 
 
 def test_a_zombie_node_that_wakes_up_writes_nothing_more(broker: Broker, tmp_path: Path) -> None:
-    world, target = begin(broker, tmp_path, "a", "b")
-    world.run(lambda e: e.punctuations.newest >= 3)
+    world, target = half_way(broker, tmp_path)
     zombies = {node: world.nodes.hosts[node] for node in ("a", "b")}
     world.nodes.lose("a", "b")
     world.nodes.start("c")
@@ -100,7 +118,8 @@ def test_a_zombie_node_that_wakes_up_writes_nothing_more(broker: Broker, tmp_pat
 
 
 def test_another_stream_of_the_same_name_begins_anew(broker: Broker, tmp_path: Path) -> None:
-    world, target = begin(broker, tmp_path / "first", "a")
+    world, origin, target = begin(broker, tmp_path / "first", "a")
+    send(broker, origin, 1)
     world.run(lambda e: e.done)
     again = pipes.world(world.resource, tmp_path / "second", "a")
     again.run(lambda e: e.done)

@@ -51,14 +51,21 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 def begin(broker: Broker, folder: Path, **spec: object) -> tuple[World, str]:
-    """Two hundred rows in batches of ten, half of them written when this returns."""
+    """Rows in two logs, in batches of ten; the last half of each log is sent when some output is written."""
     origin, target = broker.topic("in", 2), broker.topic("out")
-    broker.send(origin, pipes.rows(ROWS // 2), 0)
-    broker.send(origin, pipes.rows(ROWS // 2, first=ROWS // 2), 1)
+
+    def send(half: int) -> None:
+        for log in range(2):
+            broker.send(origin, pipes.rows(ROWS // 4, first=ROWS // 2 * log + ROWS // 4 * half), log)
+
+    send(0)
     quick = {"config": {"socket.timeout.ms": 2000, "topic.metadata.refresh.interval.ms": 500}}
-    source = pipes.source(broker, origin, until=broker.ends(origin), batch_rows=10, **quick)
+    source = pipes.source(
+        broker, origin, until={f"{origin}/{log}": ROWS // 2 for log in range(2)}, batch_rows=10, **quick
+    )
     world = pipes.world(pipes.pipe(source, pipes.sink(broker, target, **quick), **spec), folder, "a", "b")
-    world.run(lambda e: 3 <= min(e.positions.values()) < 10)
+    world.run(lambda e: min(e.positions.values()) >= 3)
+    send(1)
     return world, target
 
 
