@@ -182,9 +182,9 @@ class Engine:
         going_back = rollback or self._went_back_alone
         if not (before if installs else desired).retain:
             self.lines.restored.clear()  # of what failed before
+        working = stays - installs - promoted - stay_lost - self.installing
+        self.skipping.decide(self, desired.anew, installs, installs if going_back else back, working)
         if installs:
-            working = stays - installs - promoted - stay_lost - self.installing
-            self.skipping.decide(self, desired.anew, installs, installs if going_back else back, working)
             more = find_origins(self, desired, installs, back, going_back)
             back.update(more)  # nothing raises from here on
             self.skipping.installs_now(installs)

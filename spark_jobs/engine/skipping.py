@@ -47,7 +47,7 @@ class Skipping:
     able: frozenset[str] = frozenset()
     """Partitions that may begin anew."""
     skips: tuple[Skip, ...] = ()
-    """All that are on record."""
+    """All that were carried out; they are on record."""
     _lost: dict[str, dict[str, int]] = field(default_factory=dict)
     """Partition that is lost -> its readers, with the last of its batches that each has applied."""
     _shown: dict[str, int] = field(default_factory=dict)
@@ -55,9 +55,7 @@ class Skipping:
     _anew: dict[str, Skip] = field(default_factory=dict)
     """Partitions that are being installed with their initial state."""
     _decided: dict[str, Skip] = field(default_factory=dict)
-    """Those that are to be, where that is on record and nothing was installed yet."""
-    _chosen: frozenset[str] = frozenset()
-    """Those of the last decision that are to begin anew."""
+    """Those that are on record and not carried out: no host hears of them, and another decision may withdraw them."""
     _known: dict[str, int] = field(default_factory=dict)
     """Partitions that were lost -> the last batch that they were known to have shown, of all that were."""
     _asked: dict[str, str] = field(default_factory=dict)
@@ -73,7 +71,7 @@ class Skipping:
     _operators: Mapping[str, Operator] = field(default_factory=dict)
     """An instance of each operator, to ask what its output depends on."""
     _doubtful: bool = False
-    """It is not known what is on record."""
+    """It is not known whether the record has what was written last."""
 
     def __post_init__(self) -> None:
         forgetful = {o.name for o in self.resource.operators if o.forgetful}
@@ -194,36 +192,34 @@ class Skipping:
         self, engine: Engine, anew: Mapping[str, str], installs: Set[str], back: Set[str], stays: Set[str]
     ) -> None:
         """Decide which of those that are to be installed, and do not go `back`, begin anew, and write it down; `stays`: who
-        is at work and goes on; `anew`: who was asked to.  `installs_now` carries it out.  Raises what `SkipRecords.write`
-        raises, and NotYetError while readers have still to be heard; nothing is to be installed then, and this is called
-        again."""
+        is at work and goes on; `anew`: who was asked to.  `installs_now` and `installed` carry it out; where the caller
+        fails before them, the next call decides again, and withdraws what it does not choose.  Raises what
+        `SkipRecords.write` raises, and NotYetError while readers have still to be heard; nothing is to be installed then,
+        and this is called again."""
         if anew or self._asked:  # by, or taken back by, a desired state that this driver has not seen
             self.asks(engine, anew)
-        if not (self.able or self._asked):
+        if not (self.able or self._asked or self._decided or self._doubtful):
             return
-        self._chosen = chosen = self._eligible(engine, installs - back, stays)
+        chosen = self._eligible(engine, installs - back, stays)
         self._wait_for_readers(engine, self._asked.keys() & installs - chosen, back, stays)
-        try:
-            new = [
-                self._skip(p, _until(engine), stays, chosen) for p in sorted(chosen - self._decided.keys())
-            ]
-        except Exception as error:  # user code, asked what its output depends on, raises what it likes
-            self.problems.append(f"no batch is skipped, all is restored from checkpoints: {error}")
-            self._chosen = frozenset()
-            if asked := chosen & self._asked.keys():
-                self._refuse({p: self._asked[p] for p in asked}, str(error))
-            return
-        if new or self._doubtful:
+        decided = self._decided
+        if chosen != decided.keys():
+            decided = self._skips(chosen, _until(engine), stays)
+        if decided != self._decided or self._doubtful:
             self._doubtful = True
             kept = tuple(skip for skip in self.skips if skip.last > engine.ledger.trimmed)
-            self.records().write((*kept, *new))
-            self._doubtful, self.skips = False, (*kept, *new)
-            self._decided |= {skip.partition: skip for skip in new}
-        for skip in new:
-            log.warning(
-                "event=batches-skipped partition=%s until=%d after=%s outputs=%d",
-                skip.partition, skip.until, min(skip.after.values(), default=skip.until), len(skip.marked),
-            )  # fmt: skip
+            self.records().write((*kept, *decided.values()))
+            self._doubtful, self.skips, self._decided = False, kept, decided
+
+    def _skips(self, chosen: Set[str], until: int, stays: Set[str]) -> dict[str, Skip]:
+        """A skip of each partition that was chosen; none where user code raises, and then those asked for are refused."""
+        try:
+            return {p: self._skip(p, until, stays, chosen) for p in sorted(chosen)}
+        except Exception as error:  # user code, asked what its output depends on, raises what it likes
+            self.problems.append(f"no batch is skipped, all is restored from checkpoints: {error}")
+            if asked := chosen & self._asked.keys():
+                self._refuse({p: self._asked[p] for p in asked}, str(error))
+            return {}
 
     def _wait_for_readers(self, engine: Engine, asked: Set[str], back: Set[str], stays: Set[str]) -> None:
         """NotYetError while those who were asked for may still begin anew, as what reads them stays."""
@@ -246,17 +242,21 @@ class Skipping:
         self.problems.append(f"not skipped, but restored from checkpoints: {', '.join(sorted(asked))}: {why}")
 
     def installs_now(self, installs: Set[str]) -> None:
-        """Nothing can keep `installs` from being ordered any more: those that were chosen begin anew."""
+        """Nothing can keep `installs` from being ordered any more: those that were decided begin anew."""
         for partition in installs & self._anew.keys():
             del self._anew[partition]
-        self._anew |= {p: self._decided[p] for p in self._chosen}
-        for partition in self._chosen:  # refused once, and asked for again with the same wish
+        self._anew |= self._decided
+        for partition in self._decided:  # refused once, and asked for again with the same wish
             self.refused.pop(partition, None)
-        self._chosen = frozenset()
 
     def installed(self, engine: Engine) -> None:
         """What was decided is being carried out: checkpoints that those who begin anew will not pass are given up."""
-        self._decided.clear()
+        for skip in self._decided.values():
+            log.warning(
+                "event=batches-skipped partition=%s until=%d after=%s outputs=%d",
+                skip.partition, skip.until, min(skip.after.values(), default=skip.until), len(skip.marked),
+            )  # fmt: skip
+        self.skips, self._decided = (*self.skips, *self._decided.values()), {}
         for partition in self._lost.keys() & engine.positions.keys():
             del self._lost[partition], self._shown[partition]
         if self._anew:

@@ -4,15 +4,17 @@ gone by, each batch that lacks rows is marked, no other differs, and nothing tha
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from reprise.spark_jobs.contract import Inbox, Kind, Place
-from reprise.spark_jobs.errors import NotYetError
+from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.errors import NotYetError, StoreError
 from reprise.spark_jobs.operators import FlatMap
+from reprise.spark_jobs.state.skips import SkipRecords
 from tests.support import engine_worlds as worlds
 from tests.support.engine_worlds import fault_free, still_shown
 from tests.support.losses import cuts_power, fresh_nodes, replaces
@@ -245,6 +247,85 @@ def test_where_a_reader_is_lost_too_it_is_said_and_all_is_restored(
     assert check(world, expected) == set()
 
 
+def store_fails(patch: pytest.MonkeyPatch, rng: random.Random, refused: float, unanswered: float) -> None:
+    """Some writes of a record of skips are refused, and of some the answer is lost."""
+    write = SkipRecords.write
+
+    def tries(records: SkipRecords, skips: Any) -> None:
+        drawn = rng.random()
+        if drawn >= refused:
+            write(records, skips)
+        if drawn < refused + unanswered:
+            raise StoreError("the store does not answer")
+
+    patch.setattr(SkipRecords, "write", tries)
+
+
+def nothing_is_skipped(world: World, expected: dict[str, bytes]) -> None:
+    """Everything goes back, as after another failure; this driver and its successor restore it."""
+    Picky.bad.clear()
+    back(world, *world.nodes.living())
+    assert world.engine.progress.skipped == {}
+    world.run(past(27))
+    newest = world.engine.punctuations.newest
+    world.driver()
+    world.engine.begin(newest)
+    assert world.engine.skipping.skips == ()
+    world.want(9, newest, world.spread(*world.nodes.living()))
+    finish(world)
+    assert check(world, expected) == set()
+
+
+@pytest.mark.parametrize("trouble", ["refused", "unanswered"])
+def test_a_wish_is_void_after_the_store_has_not_taken_its_record(
+    raised: World, expected: dict[str, bytes], trouble: str
+) -> None:
+    world, anew = raised, {"parse.0": "w1"}
+    set_aside(world, anew=anew)
+    tick(world, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        store_fails(patch, random.Random(0), float(trouble == "refused"), float(trouble == "unanswered"))
+        with pytest.raises(StoreError, match="does not answer"):
+            place(world, anew)
+    nothing_is_skipped(world, expected)
+
+
+def test_a_wish_is_void_after_one_of_its_partitions_was_chosen(
+    raised: World, expected: dict[str, bytes]
+) -> None:
+    """`best.0` has no reader to wait for; those of `parse.0` have not reported."""
+    anew = {"parse.0": "w1", "best.0": "w1"}
+    set_aside(raised, "best.0", anew=anew)
+    with pytest.raises(NotYetError):
+        place(raised, anew)
+    nothing_is_skipped(raised, expected)
+
+
+@pytest.mark.parametrize("then", ["rollback", "wish taken back"])
+def test_a_wish_is_void_after_its_record_was_written_and_before_anything_is_installed(
+    raised: World, expected: dict[str, bytes], then: str
+) -> None:
+    """Jobs run between the record and the next desired state: no host may step a batch without the partition."""
+    world, anew = raised, {"parse.0": "w1"}
+    set_aside(world, anew=anew)
+    tick(world, 2)
+
+    def fails(*_: Any) -> None:
+        raise StoreError("the store does not answer")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "find_origins", fails)
+        with pytest.raises(StoreError):
+            place(world, anew)
+    assert [skip.partition for skip in world.engine.store.skip_records().read() or ()] == ["parse.0"]
+    assert world.engine.progress.skipped == {}
+    tick(world, 3)
+    if then == "wish taken back":
+        set_aside(world)
+        assert world.engine.store.skip_records().read() == ()
+    nothing_is_skipped(world, expected)
+
+
 def test_a_source_is_not_skipped(world: World, expected: dict[str, bytes]) -> None:
     loses(world, "tweets.0", jobs=1)
     skip(world, "tweets.0", "parse.0")
@@ -295,13 +376,27 @@ def absent(world: World) -> list[str]:
 
 
 def placed(world: World, rng: random.Random, anew: Mapping[str, str] | None) -> None:
-    """A plan, which the driver takes over when it can."""
+    """A plan, which the driver takes over when it can, or which another one replaces before."""
     for _ in range(60):
         try:
             return place(world, anew, *rng.sample(sorted(world.nodes.hosts), 3))
         except NotYetError:
             tick(world, 1)
+        except StoreError:
+            tick(world, rng.randint(0, 2))
+            if rng.random() < 0.5:
+                return None
     raise AssertionError("it waits for ever")
+
+
+def taken(want: Callable[[], object]) -> None:
+    """A desired state is taken over once the store answers."""
+    while True:
+        try:
+            want()
+        except StoreError:
+            continue
+        return
 
 
 def something_is_decided(world: World, rng: random.Random, wish: str) -> None:
@@ -310,10 +405,10 @@ def something_is_decided(world: World, rng: random.Random, wish: str) -> None:
     if kind < 0.12:
         newest = world.engine.punctuations.newest
         world.driver()
-        world.engine.begin(newest)
-        world.want(rng.randint(1, 3), newest, world.spread(*world.nodes.living()), retain=True)
+        taken(lambda: world.engine.begin(newest))
+        taken(lambda: world.want(rng.randint(1, 3), newest, world.spread(*world.nodes.living()), retain=True))
     elif kind < 0.25 or world.engine.not_kept:
-        back(world, *world.nodes.living())
+        taken(lambda: back(world, *world.nodes.living()))
     else:
         asked = absent(world)
         asked = rng.sample(asked, rng.randint(0, len(asked))) if rng.random() < 0.3 else asked
@@ -322,7 +417,7 @@ def something_is_decided(world: World, rng: random.Random, wish: str) -> None:
             placed(world, rng, None)  # so they are being restored when somebody asks
             tick(world, rng.randint(0, 1))
         if rng.random() < 0.8:
-            set_aside(world, *(anew or ()), anew=anew)
+            taken(lambda: set_aside(world, *(anew or ()), anew=anew))
             tick(world, rng.randint(0, 3))
         placed(world, rng, anew)
 
@@ -393,8 +488,8 @@ def test_who_reads_what_is_skipped_is_promoted_meanwhile(
 @pytest.mark.parametrize("mode", MODES)
 @seeds(range(3), range(3, 7), 143)
 def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int, mode: str) -> None:
-    """Code raises, nodes, jobs and drivers are lost at any stage, and somebody asks for what is not at work, early, late, in
-    part, or twice."""
+    """Code raises, nodes, jobs and drivers are lost at any stage, the store refuses records of skips or does not answer, and
+    somebody asks for what is not at work, early, late, in part, or twice."""
     rng = random.Random(seed)
     for partition in rng.sample(["parse.0", "parse.1"], rng.randint(1, 2)):
         Picky.bad[partition] = rng.randint(5, 50)
@@ -404,15 +499,17 @@ def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: 
     fresh = fresh_nodes()
     shown: dict[str, bytes] = {}
     cuts_power(world, rng)
-    for number in range(rng.randint(3, 7)):
-        tick(world, rng.randint(1, 10))
-        if world.engine.done:
-            break
-        if rng.random() < 0.6:
-            replaces(world, rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2)), fresh)
-        tick(world, rng.randint(0, 3))
-        something_is_decided(world, rng, f"w{number}")
-        shown = still_shown(world, shown)
+    with pytest.MonkeyPatch.context() as patch:
+        store_fails(patch, rng, refused=0.2, unanswered=0.2)
+        for number in range(rng.randint(3, 7)):
+            tick(world, rng.randint(1, 10))
+            if world.engine.done:
+                break
+            if rng.random() < 0.6:
+                replaces(world, rng.sample(sorted(world.nodes.hosts), rng.randint(1, 2)), fresh)
+            tick(world, rng.randint(0, 3))
+            something_is_decided(world, rng, f"w{number}")
+            shown = still_shown(world, shown)
     world.nodes.interrupt = lambda *_: None
     assert comes_to_its_end(world, rng), world.engine.failed
     check(world, expected)
