@@ -3,9 +3,10 @@
 Jobs run on the thread that calls `run`; a publisher thread writes progress at least every 2 s, so that a job that hangs
 on a frozen node does not look like a dead driver, and cancels the job when one of its nodes is gone from ZooKeeper.
 
-What ends the loop is a wish (`stop`), a later driver, or a Spark that is not there any more.  Everything else that raises, a
-store that is away, a full disk, a client with exceptions of its own, is a problem that is reported and tried again: a driver
-that ends takes every partition's state with it.
+What ends the loop: a request (`stop`), a later driver, a Spark that is gone, and a defect.  A driver that ends takes every
+partition's state with it.  So the loop reports a store that is away or a full disk as a problem, and tries again without an
+end.  Any other exception may be a state of this process that no turn mends: after `FAILED_TURNS` in a row the driver ends,
+and its successor begins from the records.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from reprise.scheduler.model import Progress, of_standby
 from reprise.spark_jobs.engine.chain import CANCEL_S
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.settings import resource_in_effect, take_settings
-from reprise.spark_jobs.errors import CheckpointError, NotYetError, SupersededError
+from reprise.spark_jobs.errors import CheckpointError, NotYetError, StoreError, SupersededError
 from reprise.spark_jobs.node.command import Usage
 from reprise.spark_jobs.platform import PLATFORM, Platform
 from reprise.spark_jobs.state.revision import Revisions
@@ -50,6 +51,8 @@ SOON_S = 0.05
 WAITS_S = 600.0
 """What a turn may spend outside of its job: in requests to stores and brokers, whose clients give up by themselves.  Those
 of object stores try a request about five times for a minute each, and a turn may make one such request in vain."""
+FAILED_TURNS = 20
+"""So many turns in a row, of about half a minute, may raise what is not foreseen."""
 SHOWN = 20
 """Problems that a report carries; one that is among them is not reported again."""
 
@@ -107,7 +110,7 @@ class Loop:
         self._turns = 0
         """Begun so far."""
         self._raised = 0
-        """Turns in a row that raised something unforeseen."""
+        """Turns in a row that raised something."""
         self._boundary: int | None = None
         """The checkpoint at which the stream has stopped; from then on this driver only says so, and ends."""
         self._drained: int | None = None
@@ -122,7 +125,7 @@ class Loop:
         """Progress is taken and written by one thread at a time, so that no older report comes after a later one."""
 
     def run(self) -> None:
-        """Run until `stop`.  Raises only what means that Spark is not there any more."""
+        """Run until `stop`.  Raises what a turn has raised where Spark is gone, or after `FAILED_TURNS`."""
         forever = {"publishing": self._publish_forever, "looking": self._look_forever}
         beside = [self._platform.begin(run, name) for name, run in forever.items()]
         try:
@@ -145,6 +148,8 @@ class Loop:
             self._raised += 1
             log.exception("event=turn-failed times=%d", self._raised)
             self.say(f"the driver's turn failed: {type(error).__name__}: {error}")
+            if self._raised >= FAILED_TURNS and not isinstance(error, (StoreError, OSError)):
+                raise
             self.stop.wait(min(0.2 * self._raised, 2.0))
 
     @property

@@ -26,7 +26,7 @@ from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.restore_point import RestorePoint
-from reprise.spark_jobs.errors import CheckpointError, SupersededError
+from reprise.spark_jobs.errors import CheckpointError, StoreError, SupersededError
 from reprise.spark_jobs.node import shim
 from reprise.spark_jobs.node.command import Usage
 from reprise.spark_jobs.platform import Platform
@@ -165,6 +165,38 @@ def test_what_nobody_foresaw_is_reported_and_tried_again(
     monkeypatch.setattr(Engine, "_take", failing(2, TypeError("odd"), Engine._take))
     turns(driver, lambda: driver.engine.done)
     assert "the driver's turn failed: TypeError: odd" in problems(driver)
+
+
+def test_a_driver_ends_when_turn_after_turn_raises_what_nobody_foresaw(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reports meanwhile, so nobody takes it for hung; a successor begins from the records."""
+    monkeypatch.setattr(Engine, "tick", failing(10**6, KeyError("best.0"), Engine.tick))
+    for _ in range(module.FAILED_TURNS - 1):
+        driver.turn()
+    assert "the driver's turn failed: KeyError: 'best.0'" in problems(driver)
+    with pytest.raises(KeyError, match=r"best\.0"):
+        driver.turn()
+
+
+def test_a_turn_that_ends_well_is_the_end_of_a_row(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, "tick", failing(module.FAILED_TURNS - 1, KeyError("best.0"), Engine.tick))
+            for _ in range(module.FAILED_TURNS):
+                driver.turn()
+    turns(driver, lambda: driver.engine.done)
+
+
+@pytest.mark.parametrize("error", [StoreError("the store does not answer"), OSError(28, "no space left")])
+def test_a_driver_does_not_end_by_what_passes(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(Engine, "tick", failing(3 * module.FAILED_TURNS, error, Engine.tick))
+    turns(driver, lambda: driver.engine.done)
+    assert any(str(error) in problem for problem in problems(driver))
 
 
 def test_acknowledgements_of_a_report_that_was_not_taken_are_said_again(
