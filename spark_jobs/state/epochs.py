@@ -108,7 +108,7 @@ def claim_epoch(location: str, propose: Callable[[int], int], token: str = "") -
     if files.create(name, claim) or files.passes_over_conditions():
         log.warning(
             "event=store-replaces location=%s reason=%r",
-            files.name, "it took a second file of the same name: two drivers at once are told apart only by ZooKeeper",
+            files.name, "two drivers that create one file at once may both succeed: only ZooKeeper tells them apart",
         )  # fmt: skip
     return Fence(files, epoch)
 

@@ -51,7 +51,7 @@ RENEWED_AFTER_S = 10.0
 class Way(Enum):
     """How a file appears whole, and once."""
 
-    LINK = "temporary file, fsync, hard link"
+    LINK = "temporary file, fsync, hard link or exclusive rename"
     CONDITIONAL = "one upload, refused by the store where the name is taken"
     UPLOAD = "one upload; whether the name is taken is asked before"
     RENAME = "temporary file, rename; whether the name is taken is asked before"
@@ -161,11 +161,17 @@ class Files:
         self._tried("write", relative, lambda: self._replace(self.path(relative), _chunks(data)))
 
     def passes_over_conditions(self) -> bool:
-        """Whether the store takes a second upload of a name that is to be created.  Then it is asked before whether the name
-        is taken, which two writers at the same moment may both pass."""
-        if self.way is not Way.CONDITIONAL:
-            return False
-        return self._tried("try", self._parts.rsplit("/", 1)[1], self._passes_over)
+        """Whether two writers that create one name at the same moment may both succeed: the store cannot refuse the second,
+        so `create` asks before whether the name is taken."""
+        if self.way in (Way.UPLOAD, Way.RENAME):
+            return True
+
+        def passes_over() -> bool:
+            if self.way is Way.CONDITIONAL:
+                return self._passes_over()
+            return not local.creates_exclusively(Path(self._parts))
+
+        return self._tried("try", self._parts.rsplit("/", 1)[1], passes_over)
 
     def remove(self, relative: str) -> None:
         """Remove a file, or a folder with all that is in it; nothing when it is not there."""

@@ -5,20 +5,48 @@ What holds for a file is said in `reprise.spark_jobs.storage.files`, which alone
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 """What file systems answer that know no hard links."""
+_NO_EXCLUSIVE_RENAME = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What file systems and kernels answer that know no RENAME_NOREPLACE."""
+_AT_FDCWD, _RENAME_NOREPLACE = -100, 1
+"""Linux, renameat2(2)."""
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES}
 """What file systems answer that cannot flush a folder."""
 
 
 def link(part: Path, final: Path) -> bool:
-    """Give the bytes their name unless it is taken; whether they have it."""
+    """Give the bytes their name unless it is taken; whether they have it.  Two writers at the same moment may both have it
+    where `creates_exclusively` does not hold; then the later one has replaced the other."""
+    if (ours := _link_exclusively(part, final)) is None:
+        part.rename(final)
+        return True
+    return ours
+
+
+def creates_exclusively(folder: Path) -> bool:
+    """Whether the file system of a folder refuses a name that another writer takes at the same moment."""
+    make_folders(folder)
+    part, final = (folder / f"{time.time():.0f}-{uuid.uuid4().hex}.part" for _ in range(2))
+    try:
+        part.touch(exist_ok=False)
+        return _link_exclusively(part, final) is not None
+    finally:
+        for each in (part, final):
+            each.unlink(missing_ok=True)
+
+
+def _link_exclusively(part: Path, final: Path) -> bool | None:
+    """A hard link, or a rename that the kernel refuses where the name is taken; whether it was made.  None: the file system
+    has neither."""
     try:
         os.link(part, final)
     except FileExistsError:  # by us, if the answer to an earlier attempt over a network was lost
@@ -26,10 +54,23 @@ def link(part: Path, final: Path) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        if is_taken(final):
-            return False
-        part.rename(final)
+        return False if is_taken(final) else _rename_exclusively(part, final)
     return True
+
+
+def _rename_exclusively(part: Path, final: Path) -> bool | None:
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        return None
+    names = os.fsencode(part), os.fsencode(final)
+    if library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_NOREPLACE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_EXCLUSIVE_RENAME:
+        return None
+    if number == errno.EEXIST:
+        return False
+    raise OSError(number, os.strerror(number), str(part), None, str(final))
 
 
 def is_taken(path: Path) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from reprise.spark_jobs.errors import DamagedError, StoreError, SupersededError
 from reprise.spark_jobs.state.epochs import KEPT, Fence, claim_epoch, claims, recorded
+from reprise.spark_jobs.storage import local_files
 from reprise.spark_jobs.storage.files import Files
 
 
@@ -132,6 +133,15 @@ def test_a_store_that_takes_a_second_file_of_a_name_is_told_of_and_keeps_the_cla
     assert claimed(tmp_path / "takes").epoch == 1
     assert "store-replaces" in caplog.text
     assert len(set(written)) == 1, "whatever the store does, the claim is what it was"
+
+
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_a_folder_without_exclusive_creation_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, exclusive: bool
+) -> None:
+    monkeypatch.setattr(local_files, "creates_exclusively", lambda _: exclusive)
+    assert claimed(tmp_path).epoch == 1
+    assert ("event=store-replaces" in caplog.text) is not exclusive
 
 
 def test_who_is_not_listed_yet_asks_again_for_the_same_claim(

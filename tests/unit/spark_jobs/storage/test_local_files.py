@@ -42,6 +42,45 @@ def test_without_hard_links_a_name_that_is_taken_stays(
     assert final.read_text() == "new"
 
 
+def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+def test_without_hard_links_a_name_that_is_taken_at_the_same_moment_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that was frozen after it has seen that the name is free does not replace what its successor has written."""
+    no_links(monkeypatch)
+    monkeypatch.setattr(local_files, "is_taken", lambda _: False)
+    final = tmp_path / "final"
+    assert local_files.link(part(tmp_path, "successor"), final)
+    assert not local_files.link(part(tmp_path, "frozen"), final)
+    assert final.read_text() == "successor"
+    assert local_files.creates_exclusively(tmp_path / "parts")
+    assert list((tmp_path / "parts").iterdir()) == []
+
+
+def test_a_file_system_without_any_exclusive_creation_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_links(monkeypatch)
+    monkeypatch.setattr(local_files, "_rename_exclusively", lambda *_: None)
+    final = tmp_path / "final"
+    assert local_files.link(part(tmp_path), final)
+    assert not local_files.link(part(tmp_path, "later"), final)
+    assert final.read_text() == "new"
+    assert not local_files.creates_exclusively(tmp_path / "parts")
+
+
+def test_trouble_with_an_exclusive_rename_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_links(monkeypatch)
+    with pytest.raises(FileNotFoundError):
+        local_files.link(tmp_path / "missing", tmp_path / "final")
+
+
 def test_other_trouble_with_a_link_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
