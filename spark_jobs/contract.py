@@ -306,19 +306,21 @@ class Range(NamedTuple):
     """The slice of one source partition that makes up one batch: offsets [start, end).
 
     A source partition that reads several logs gives the offsets of each in `logs`, with every log that it has met; `start`
-    and `end` then count what lies before in all of them together.
+    and `end` then count what lies before in all of them together.  `ids`: topic -> the ids of its cluster and its
+    creation, where offsets count for that topic alone.
     """
 
     start: int
     end: int
     logs: Mapping[str, tuple[int, int]] = {}
+    ids: Mapping[str, str] = {}
 
     @staticmethod
     def parse(value: Any) -> Range:
         """The inverse of JSON; raises TypeError or ValueError for something else."""
-        start, end, *logs = value
-        pairs = {name: (int(s), int(e)) for name, (s, e) in dict(*logs).items()}
-        return Range(int(start), int(end), pairs)
+        start, end, logs, ids = value
+        pairs = {name: (int(s), int(e)) for name, (s, e) in logs.items()}
+        return Range(int(start), int(end), pairs, {str(topic): str(known) for topic, known in ids.items()})
 
 
 @dataclass(frozen=True, slots=True)

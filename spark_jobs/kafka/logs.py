@@ -12,10 +12,17 @@ import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as NotInTimeError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -29,6 +36,8 @@ PATIENCE_S = 0.5
 ALARM_S = 3.0
 """After so long without an answer it is worth a report."""
 REQUEST_S = 10.0
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The id of a topic in a cluster that knows no ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,8 @@ class Snapshot:
     ends: Mapping[str, int]
     cluster: int = 0
     """Which of the clusters answered; 0 is the primary."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Topic -> `<id of the cluster>/<id of the topic>`, where the primary answers and knows ids (Kafka 2.8 and later)."""
 
 
 def log_name(topic: str, partition: int) -> str:
@@ -112,6 +123,7 @@ class Logs:
         self._admins: dict[int, AdminClient] = {}
         self._heard = Heard()
         self._known: tuple[TopicPartition, ...] = ()
+        self._cluster_id: str | None = None
         self._discovered = float("-inf")
 
     def look(self) -> Snapshot:
@@ -160,7 +172,8 @@ class Logs:
             self._discovered = self._platform.elapsed()
         begins = self._offsets(admin, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = self._offsets(admin, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-        return Snapshot(begins, ends, cluster)
+        # asked last: whatever topic these offsets are of has this id, or one that was created later
+        return Snapshot(begins, ends, cluster, {} if cluster else self._ids(admin))
 
     def _admin(self, cluster: int) -> AdminClient:
         if cluster not in self._admins:
@@ -170,7 +183,8 @@ class Logs:
 
     def _discover(self, admin: AdminClient) -> tuple[TopicPartition, ...]:
         found = []
-        metadata = admin.list_topics(timeout=REQUEST_S).topics
+        answer = admin.list_topics(timeout=REQUEST_S)
+        self._cluster_id, metadata = answer.cluster_id, answer.topics
         for name in self._topics:
             if name not in metadata:
                 raise SourceError(f"there is no topic {name!r} (or no right to see it)")
@@ -180,6 +194,20 @@ class Logs:
                     raise SourceError(f"topic {name!r}: {topic.error.str()}")
                 found += [TopicPartition(name, partition) for partition in sorted(topic.partitions)]
         return tuple(found)
+
+    def _ids(self, admin: AdminClient) -> dict[str, str]:
+        names = sorted({at.topic for at in self._known})
+        if not names:
+            return {}
+        asked = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_S)
+        found = {}
+        for name, future in asked.items():
+            try:
+                found[name] = str(future.result(REQUEST_S).topic_id)
+            except (KafkaException, NotInTimeError) as error:
+                self._discovered = float("-inf")
+                raise SourceError(f"topic {name!r}: {reason(error) or 'no answer'}") from None
+        return {name: f"{self._cluster_id}/{known}" for name, known in found.items() if known != NO_ID}
 
     def _offsets(self, admin: AdminClient, spec: OffsetSpec) -> dict[str, int]:
         if not self._known:

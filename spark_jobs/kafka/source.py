@@ -8,7 +8,7 @@ left out without an error or a notice, and what a batch's rows and watermark are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from reprise.spark_jobs.kafka import reader
 from reprise.spark_jobs.kafka.dead_letters import DeadLetters
 from reprise.spark_jobs.kafka.decode import decode, given_for, make_decoder, parse_columns
 from reprise.spark_jobs.kafka.event_time import Clock, Seen, parse_clock, together
-from reprise.spark_jobs.kafka.logs import Commits, Logs, Snapshot, reader_of, reason
+from reprise.spark_jobs.kafka.logs import Commits, Logs, Snapshot, reader_of, reason, split_name
 from reprise.spark_jobs.kafka.reader import Reader
 from reprise.spark_jobs.kafka.settings import (
     CONSUMER_OWN,
@@ -154,7 +154,9 @@ class KafkaSource(Source):
             return None
         taken = shares({log: end - begin for log, (begin, end) in bounds.items()}, self._room(place))
         logs = {log: (begin, begin + taken[log]) for log, (begin, _) in bounds.items()}
-        return Range(before.end, before.end + sum(taken.values()), logs)
+        return Range(
+            before.end, before.end + sum(taken.values()), logs, _ids({**before.ids, **now.ids}, logs)
+        )
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         raise NotImplementedError("a Kafka source plans several logs at once")
@@ -190,8 +192,8 @@ class KafkaSource(Source):
             start = known[1]
             if start > end and now.cluster > 0:
                 raise SourceError(f"{log}: the standby cluster ends at {end}, before offset {start}")
-            if not first <= start <= end:
-                start = self._lost(log, start, first, end)
+            if not first <= start <= end or _created_again(log, before, now):
+                start = self._lost(log, start, first, end, _created_again(log, before, now))
         limit = end if self.until is None else min(end, self.until[log])
         return start, max(start, limit)
 
@@ -200,9 +202,10 @@ class KafkaSource(Source):
             raise SourceError(f"{log}: the topic is gone; `on_offsets_lost: earliest` goes on without it")
         return known[1], known[1]
 
-    def _lost(self, log: str, start: int, first: int, end: int) -> int:
+    def _lost(self, log: str, start: int, first: int, end: int, again: bool) -> int:
         what = f"{log}: the next offset is {start}, but the log now has {first} to {end}"
-        why = "retention has removed what lies between" if first > start else "the topic was made anew or cut"
+        why = "retention has removed what lies between" if first > start else "the log was cut"
+        why = "the topic was deleted and created again" if again else why
         if not self.skip_lost:
             raise SourceError(f"{what}: {why}; `on_offsets_lost: earliest` goes on from {first}")
         self._notices.append(f"{what}: {why}; going on from {first}")
@@ -257,12 +260,13 @@ class KafkaSource(Source):
     ) -> Sequence[SourcePart]:
         """Each log goes, with its offset and the times that were seen of it, to the partition that reads it from now on."""
         ends = {log: end for part in parts for log, (_, end) in part.upto.logs.items()}
+        ids = {topic: known for part in parts for topic, known in part.upto.ids.items()}
         seen = together([Seen.of(part.tables) if part.tables is not None else Seen() for part in parts])
         found = []
         for index in range(parallelism):
             mine = sorted(log for log in ends if reader_of(log, parallelism) == index)
             count = sum(part.upto.end for part in parts) if index == 0 else 0
-            upto = Range(count, count, {log: (ends[log], ends[log]) for log in mine})
+            upto = Range(count, count, {log: (ends[log], ends[log]) for log in mine}, _ids(ids, mine))
             found.append(SourcePart(upto, seen.of_logs(mine).tables()))
         return found
 
@@ -313,6 +317,22 @@ _METADATA: Mapping[str, Callable[[Message], Any]] = {
 _METADATA_TYPES = {
     "key": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.int64(),
 }  # fmt: skip
+
+
+def _ids(known: Mapping[str, str], logs: Iterable[str]) -> dict[str, str]:
+    """The ids of the topics of these logs."""
+    topics = {split_name(log)[0] for log in logs}
+    return {topic: known[topic] for topic in sorted(topics & known.keys())}
+
+
+def _created_again(log: str, before: Range, now: Snapshot) -> bool:
+    """Whether the offsets of a log are those of another topic of the same cluster, which has the same name.  A cluster that
+    has become the primary is taken for a mirror with the same offsets."""
+    topic, _ = split_name(log)
+    (cluster, _, known), (there, _, found) = (
+        ids.get(topic, "").partition("/") for ids in (before.ids, now.ids)
+    )
+    return cluster == there and known != found
 
 
 def _subscription(topics: Sequence[str], pattern: str | None) -> tuple[tuple[str, ...], str | None]:

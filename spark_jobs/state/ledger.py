@@ -150,7 +150,7 @@ def written_before(ranges: Mapping[str, Range], position: int) -> dict[str, byte
 
 
 def _ending(before: Range) -> Range:
-    return before if has_ended(before) else Range(~before.end, ~before.end, before.logs)
+    return before if has_ended(before) else before._replace(start=~before.end, end=~before.end)
 
 
 class Ledger:

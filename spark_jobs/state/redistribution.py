@@ -164,4 +164,4 @@ def source_parts(
 
 def _begun(span: Range) -> Range:
     """A range as that of a source partition that goes on; whether it has ended is asked again."""
-    return Range(~span.start, ~span.end, span.logs) if has_ended(span) else span
+    return span._replace(start=~span.start, end=~span.end) if has_ended(span) else span

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,10 @@ P = Place("in", 0, 1)
 class Looked:
     """Logs whose answer is fixed."""
 
-    def __init__(self, ends: dict[str, int], begins: dict[str, int] | None = None, cluster: int = 0) -> None:
-        self.snapshot = Snapshot({log: (begins or {}).get(log, 0) for log in ends}, ends, cluster)
+    def __init__(
+        self, ends: dict[str, int], begins: dict[str, int] | None = None, cluster: int = 0, **ids: str
+    ) -> None:
+        self.snapshot = Snapshot({log: (begins or {}).get(log, 0) for log in ends}, ends, cluster, ids)
 
     def look(self) -> Snapshot:
         return self.snapshot
@@ -88,9 +91,47 @@ def test_offsets_that_are_gone_are_an_error_or_a_notice() -> None:
     assert "going on from 9" in choosing.notices()[0]
 
 
-def test_a_topic_made_anew_is_an_error_and_a_standby_that_lags_is_waited_for() -> None:
+@pytest.mark.parametrize("end", [20, 50, 51, 400])
+def test_a_topic_that_was_created_again_is_not_read_on_however_many_rows_it_has(end: int) -> None:
+    before = Range(0, 50, {"t/0": (0, 50)}, {"t": "c/first"})
+    looked = Looked({"t/0": end}, t="c/second")
+    with pytest.raises(
+        SourceError, match=r"the next offset is 50, .*the topic was deleted and created again"
+    ):
+        source(looked).plan(P, 2, before)
+    choosing = source(looked, on_offsets_lost="earliest")
+    span = choosing.plan(P, 2, before)
+    assert span == Range(50, 50 + end, {"t/0": (0, end)}, {"t": "c/second"})
+    assert len(choosing.notices()) == 1
+    again = choosing.plan(P, 3, span)
+    assert again == Range(50 + end, 50 + end, {"t/0": (end, end)}, {"t": "c/second"})
+    assert choosing.notices() == []
+
+
+def test_an_id_is_kept_while_a_standby_cluster_answers_which_has_other_ids() -> None:
+    before = Range(0, 50, {"t/0": (0, 50)}, {"t": "c/first"})
+    meanwhile = source(Looked({"t/0": 60}, cluster=1)).plan(P, 2, before)
+    assert meanwhile == Range(50, 60, {"t/0": (50, 60)}, {"t": "c/first"})
+    with pytest.raises(SourceError, match="created again"):
+        source(Looked({"t/0": 70}, t="c/second")).plan(P, 3, meanwhile)
+    assert source(Looked({"t/0": 70}, t="c/first")).plan(P, 3, meanwhile).logs == {"t/0": (60, 70)}
+
+
+def test_another_cluster_that_has_become_the_primary_is_read_on() -> None:
+    before = Range(0, 50, {"t/0": (0, 50)}, {"t": "c/first"})
+    span = source(Looked({"t/0": 60}, t="d/second")).plan(P, 2, before)
+    assert span == Range(50, 60, {"t/0": (50, 60)}, {"t": "d/second"})
+
+
+def test_a_range_keeps_the_ids_of_its_topics_alone_and_travels_with_them() -> None:
+    span = source(Looked({"t/0": 5}, t="c/first", u="c/other")).plan(P, 1, Range(0, 0))
+    assert span.ids == {"t": "c/first"}
+    assert Range.parse(json.loads(json.dumps(span))) == span
+
+
+def test_a_log_that_was_cut_is_an_error_and_a_standby_that_lags_is_waited_for() -> None:
     before = Range(0, 50, {"t/0": (0, 50)})
-    with pytest.raises(SourceError, match="made anew"):
+    with pytest.raises(SourceError, match="the log was cut"):
         source(Looked({"t/0": 20})).plan(P, 2, before)
     with pytest.raises(SourceError, match="topic is gone"):
         source(Looked({})).plan(P, 2, before)

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicCollection, TopicPartition
 
 from reprise.spark_jobs.errors import NotYetError, SourceError
 from reprise.spark_jobs.kafka import logs as module
-from reprise.spark_jobs.kafka.logs import ALARM_S, Logs, Snapshot
+from reprise.spark_jobs.kafka.logs import ALARM_S, NO_ID, Logs, Snapshot
 from reprise.spark_jobs.kafka.settings import Settings
 from reprise.spark_jobs.platform import PLATFORM, Running
 from tests.support.fake_kafka import trouble
@@ -52,16 +52,20 @@ class Client:
     """One topic with one partition; `fails`: whether calls do."""
 
     fails = False
+    topic_id = "id of t"
 
     def __init__(self, _settings: Any) -> None: ...
 
     def list_topics(self, timeout: float) -> Any:
         if self.fails:
             raise trouble()
-        return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions=[0])})
+        return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions=[0])}, cluster_id="c")
 
     def list_offsets(self, asked: Mapping[TopicPartition, Any], **_: Any) -> Any:
         return {at: SimpleNamespace(result=lambda _timeout: SimpleNamespace(offset=4)) for at in asked}
+
+    def describe_topics(self, asked: TopicCollection, **_: Any) -> Any:
+        return {"t": SimpleNamespace(result=lambda _timeout: SimpleNamespace(topic_id=self.topic_id))}
 
     def poll(self, _timeout: float) -> int:
         return 0
@@ -87,7 +91,7 @@ def test_an_answer_that_is_late_is_found_by_a_later_look_and_not_asked_for_twice
     with pytest.raises(NotYetError):
         logs.look()
     process.go_on()
-    assert logs.look() == Snapshot({"t/0": 4}, {"t/0": 4})
+    assert logs.look() == Snapshot({"t/0": 4}, {"t/0": 4}, ids={"t": "c/id of t"})
     assert process.waiting == []
 
 
@@ -115,3 +119,14 @@ def test_what_asking_has_raised_is_said_once_and_then_it_is_asked_again(
         logs.look()
     process.go_on()
     assert logs.look().ends == {"t/0": 4}
+
+
+def test_a_cluster_without_ids_of_topics_gives_none(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Client, "topic_id", NO_ID)
+    logs = made(process)
+    with pytest.raises(NotYetError):
+        logs.look()
+    process.go_on()
+    assert logs.look() == Snapshot({"t/0": 4}, {"t/0": 4})
