@@ -172,6 +172,9 @@ class Loop:
         self._take_settings()
         self._take_desired()
         engine.drain.asked = engine.drain.asked or self.channel.read_drain()
+        if engine.drain.asked and self.revisions.nothing_after is not None:
+            self._boundary = self.revisions.nothing_after
+            return
         living = self.cluster.usable()
         self._ready = frozenset(living)
         working = frozenset(engine.desired.assignment.values()) & frozenset(living)

@@ -236,6 +236,7 @@ class Driver:
         replay = self.resource.upgrade == "replay"
         said = revisions.begin(newest, engine.ledger.written, replay, store.of_many_ages)
         self._said += [said] if said else []
+        engine.releases = revisions.releases
         engine.begin(newest)
         engine.problems += self._said
         log.info("event=driver-started epoch=%d checkpoint=%d", engine.epoch, engine.punctuations.newest)

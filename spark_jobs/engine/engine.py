@@ -82,6 +82,8 @@ class Engine:
     """What each partition at work counts, as its host said last."""
     state_bytes: dict[str, int] = field(default_factory=dict)
     """Size of the newest stored state of each partition; 0 where it has none."""
+    releases: Callable[[], None] = lambda: None
+    """Called before batches are released; they are not while it raises."""
     outputs: list[tuple[str, int, float]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     buffers: dict[str, Held] = field(default_factory=dict)  # by node
@@ -388,6 +390,8 @@ class Engine:
         reach: int | None = None
         # no batch without its ranges on record; tried again with the next job
         with passing(self.problems, "sources wait"):
+            if due > self.horizon:
+                self.releases()
             reach = self.ledger.reach(due)
         if reach is None:
             return

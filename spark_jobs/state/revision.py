@@ -3,12 +3,14 @@
 Problem: a driver goes on after the newest complete checkpoint, and batches after it that were shown before are made again.
 With the same code that is the same output; with other code it is not, and sinks then wait for ever.  So each driver
 writes down beside the ledger, before it releases anything, of which revision it is (`revisions/<epoch>.json`), and in the
-same file at last whether it has drained the stream: stopped at a checkpoint with nothing released after it.
+same file whether anything is released after the checkpoint that it begins with, and at last the one at which it has drained.
+The ledger alone cannot tell: sources that are not live are written ahead.
 
 Invariant: no batch that may have been shown is made again by another revision, unless `spec.upgrade: replay` asks for that.
-The record of the newest epoch counts, so a mark of a drained stream holds until the next driver begins: what a driver that
-was frozen writes beside its successor has an older epoch in its name.  A driver that began without having seen the record of
-one before it finds that one's successor by its claim, and ends (`Fence.check`), as with a checkpoint's manifest.
+The record of the newest epoch counts: what a driver that was frozen writes beside its successor has an older epoch in its
+name.  A mark of a drained stream is taken over by the next driver, and holds until a driver releases a batch.  A driver that
+began without having seen the record of one before it finds that one's successor by its claim, and ends (`Fence.check`), as
+with a checkpoint's manifest.
 """
 
 from __future__ import annotations
@@ -179,6 +181,8 @@ class Revisions:
     def __init__(self, location: str, revision: str, fence: Fence, former: str = "") -> None:
         self._files, self.revision, self._fence, self._former = Files(location), revision, fence, former
         self._written = DriverRecords(self._files, REVISIONS)
+        self.nothing_after: int | None = None
+        """The checkpoint that it began with, while its record says that nothing was released after it."""
 
     def begin(
         self, newest: int, written: int, replay: bool, of_many_ages: Callable[[], Collection[str]]
@@ -210,7 +214,8 @@ class Revisions:
                 f"batches after checkpoint {newest}, up to {written} at most, are made again by changed code: an output "
                 "that has shown other rows for them waits"
             )
-        self._write(None)
+        self.nothing_after = newest if written <= newest or drained == newest else None
+        self._write(self.nothing_after)
         self._fence.check()
         self._written.forget_before(self._fence.epoch)
         self._files.remove(FORMER)
@@ -219,6 +224,13 @@ class Revisions:
     def released_nothing_after(self, newest: int, written: int) -> bool:
         """Whether no batch behind the checkpoint `newest` was released by anybody; ranges are on record up to `written`."""
         return written <= newest or self.newest()[1] == newest
+
+    def releases(self) -> None:
+        """To be called before batches are released.  StoreError: none may be; SupersededError: a later driver has begun."""
+        if self.nothing_after is not None:
+            self._write(None)
+            self._fence.check()
+            self.nothing_after = None
 
     def newest(self) -> tuple[str, int | None]:
         """Revision of the newest driver, and the checkpoint at which it has drained the stream, if it has."""

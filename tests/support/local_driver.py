@@ -59,6 +59,7 @@ class LocalDriver:
         replay, ages = resource.upgrade == "replay", self.engine.store.of_many_ages
         said = self.revisions.begin(newest, self.engine.ledger.written, replay, ages)
         self.engine.problems += [said] if said else []
+        self.engine.releases = self.revisions.releases
         self.engine.begin(newest)
         self.cluster = LocalCluster(world)
         self.stop = threading.Event()

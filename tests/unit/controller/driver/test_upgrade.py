@@ -25,7 +25,7 @@ from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.support.local_driver import ROOT, LocalDriver, world_of
-from tests.unit.controller.driver.test_loop import failing, turns
+from tests.unit.controller.driver.test_loop import failing, problems, turns
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World
 
@@ -320,6 +320,87 @@ def test_a_mark_of_a_drain_ends_with_the_next_driver(
         LocalDriver(world, at_work.tree)
 
 
+@pytest.mark.parametrize("lives", [1, 2])
+def test_former_code_goes_on_where_the_new_one_has_released_nothing(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch, lives: int
+) -> None:
+    """Its executors did not start, say.  Source ranges are on record far ahead of the drain."""
+    world = at_work.world
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    boundary, shown = at_work.record()["drained"], world.output()
+    world.nodes.lose("a", "b")
+    change(world, NEW)
+    for _ in range(lives):
+        later = started(world, at_work.tree, 2, boundary, monkeypatch)
+        later.turn()
+        assert later.engine.ledger.written > boundary
+    world.nodes.start("a", "b")
+    change(world, OLD)
+    back = started(world, at_work.tree, 3, boundary, monkeypatch)
+    turns(back, lambda: min(back.engine.positions.values(), default=0) > boundary + 2)
+    assert {name: world.output()[name] for name in shown} == shown
+    change(world, NEW)
+    with pytest.raises(RevisionError, match=f"batches after checkpoint {boundary} "):
+        LocalDriver(world, at_work.tree)
+
+
+def test_a_driver_that_has_released_nothing_drains_without_nodes(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = at_work.world
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    boundary = at_work.record()["drained"]
+    world.nodes.lose("a", "b")
+    change(world, NEW)
+    later = started(world, at_work.tree, 2, boundary, monkeypatch)
+    later.turn()
+    ask(later)
+    turns(later, later.stop.is_set, limit=3)
+    assert later.record()["drained"] == on_record(later) == boundary
+
+
+def test_no_batch_is_released_before_the_mark_of_the_drain_is_off(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = at_work.world
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    boundary, real = at_work.record()["drained"], Files.replace
+    again = started(world, at_work.tree, 2, boundary, monkeypatch)
+
+    def refuses(self: Files, relative: str, data: Any) -> None:
+        if relative.startswith("revisions/"):
+            raise StoreError("the store does not answer")
+        real(self, relative, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "replace", refuses)
+        for _ in range(5):
+            again.turn()
+        assert again.engine.horizon == boundary
+        assert any("does not answer" in p for p in problems(again))
+    assert on_record(again) == boundary
+    turns(again, lambda: again.engine.horizon > boundary)
+    assert on_record(again) is None
+
+
+def test_a_driver_that_is_frozen_before_it_takes_the_mark_off_releases_nothing_beside_its_successor(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = at_work.world
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    boundary = at_work.record()["drained"]
+    frozen = started(world, at_work.tree, 2, boundary, monkeypatch)
+    change(world, NEW)
+    LocalDriver(world, at_work.tree)
+    frozen.turn()
+    assert frozen.loop.superseded
+    assert frozen.engine.horizon <= boundary
+
+
 def test_a_driver_that_is_frozen_before_it_marks_the_drain_changes_nothing_beside_its_successor(
     at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,7 +432,9 @@ def test_a_driver_that_is_frozen_before_it_says_its_revision_ends(tmp_path: Path
     location = str(tmp_path)
     first = claim_epoch(location, lambda least: least)
     second = claim_epoch(location, lambda least: least)
-    assert Revisions(location, "new", second).begin(0, 0, False, tuple) == ""
+    successor = Revisions(location, "new", second)
+    assert successor.begin(0, 0, False, tuple) == ""
+    successor.releases()
     with pytest.raises(SupersededError):
         Revisions(location, "old", first).begin(0, 0, False, tuple)
     with pytest.raises(RevisionError):

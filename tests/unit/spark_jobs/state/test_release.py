@@ -168,7 +168,9 @@ def test_a_mirror_has_the_clock_and_the_revision_of_the_newest_driver(
     machine.release(tmp_path / "mirror", 1.0).start(START)
     old = machine.release(tmp_path / "mirror", 2.0)
     old.begin(10, 256)
-    Revisions(mirror, "r1", claim_epoch(mirror, lambda least: least)).begin(0, 0, False, tuple)
+    revisions = Revisions(mirror, "r1", claim_epoch(mirror, lambda least: least))
+    revisions.begin(0, 0, False, tuple)
+    revisions.releases()
     (tmp_path / "mirror" / "stream.json").write_text('{"began": 1.0}')
     assert take_over(CheckpointStore(str(first)), (mirror,)) == mirror
     assert machine.release(first, 2.0).anchors == old.anchors
