@@ -38,6 +38,7 @@ NODE_STYLES = {
 }
 PHASE_STYLES: Mapping[str, str] = {
     CalmPhase.STEADY: "bold green",
+    CalmPhase.SILENT: "bold red",
     CalmPhase.ENDED: "bold green",
     CalmPhase.PAUSED: "bold cyan",
     CalmPhase.STARTING: "bold yellow",

@@ -72,7 +72,7 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         checkpoint=_checkpoint(seen),
         buffers=dict(seen.progress.buffers) if seen.progress else {},
         problems=(
-            *filter(None, [seen.undecided, _one_look(seen, queries)]),
+            *filter(None, [seen.undecided, seen.silence, _one_look(seen, queries)]),
             *seen.problems,
             *seen.unreadable,
         ),
@@ -131,7 +131,9 @@ def phase_of(seen: Observation) -> str:
         return seen.incident.phase.value
     if seen.progress.done:
         return CalmPhase.ENDED.value
-    return (CalmPhase.PAUSED if seen.desired.paused else CalmPhase.STEADY).value
+    if seen.desired.paused:
+        return CalmPhase.PAUSED.value
+    return (CalmPhase.SILENT if seen.silence else CalmPhase.STEADY).value
 
 
 def _graph(topology: Topology) -> GraphView:

@@ -28,6 +28,7 @@ class CalmPhase(StrEnum):
 
     STARTING = "starting"
     STEADY = "steady"
+    SILENT = "silent"
     PAUSED = "paused"
     ENDED = "ended"
 

@@ -5,7 +5,7 @@ incident is open, it is back as the incident's record says, or near the newest b
 (`reprise.scheduler.back`).  Outside of incidents a query that is behind is slow, not down; but in and out of incidents
 its output must advance where batches are due (`reprise.controller.zookeeper.advance`).  It is recovering when
 everything it needs is placed on living nodes but not yet there, or behind; it waits when something it needs has no
-place, and then the newest plan says why.
+place, and then the newest plan says why, and while the driver does not report.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def _query_state(query: Query | QueryView, parts: _Parts, seen: Observation) -> 
             query.id, query.priority, Status.WAITING, 0, seen.waits or "the topology has not started"
         )
     lag = back.behind(progress, seen.incident, query.id)
-    if seen.waits:
-        return QueryState(query.id, query.priority, Status.WAITING, lag, seen.waits)
+    if why := seen.waits or seen.silence:
+        return QueryState(query.id, query.priority, Status.WAITING, lag, why)
     if poisoned := parts.poisoned.first(query.partitions, 1):
         return QueryState(query.id, query.priority, Status.WAITING, lag, str(progress.failed[poisoned[0]]))
     if parts.homeless.count(query.partitions):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from reprise.controller.utc import utc
 from reprise.controller.zookeeper.records import CheckpointRecord
 from reprise.controller.zookeeper.savepoint_records import SavepointsRecord
 from reprise.scheduler.incident import Incident, PlanRecord
@@ -71,8 +72,17 @@ class Observation:
     """Records that could not be parsed, with the reason."""
     still: Mapping[str, float] = field(default_factory=dict)
     """Partitions with a released batch before them, and since when they were seen not to move."""
+    silent_since: float | None = None
+    """When the newest report came, where the driver has sent no other for longer than it may."""
     watched_since: float | None = None
     """Since when somebody looks again and again; None: this is a look alone, which cannot say what moves."""
+
+    @property
+    def silence(self) -> str:
+        """That the driver does not report, in words; empty where it does or ZooKeeper does not answer."""
+        if self.silent_since is None or not self.connected:
+            return ""
+        return f"the driver has not reported since {utc(self.silent_since):%H:%M:%S} UTC"
 
     @property
     def newest_plan(self) -> PlanRecord | None:

@@ -140,7 +140,8 @@ class Observer:
     def _watched(self, seen: Observation) -> Observation:
         paused = seen.desired is not None and seen.desired.paused
         still = self._watch.note(seen.time, seen.progress, paused)
-        return replace(seen, still=still, watched_since=self._watch.since)
+        silent_since = self._watch.silent_since
+        return replace(seen, still=still, silent_since=silent_since, watched_since=self._watch.since)
 
     def exists(self, root: str) -> bool:
         """Whether a topology has ever run below `root`."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprise.controller.status.build import phase_of
 from reprise.controller.status.query_state import Status, state_of
 from reprise.controller.zookeeper.advance import BUSY_S, FEW, STILL_S, Watch, stalled
 from reprise.controller.zookeeper.observation import Observation
@@ -44,6 +45,27 @@ def test_what_is_due_and_was_not_released_is_before_it_too() -> None:
     assert watch.note(31.0, replace(report(10, 10), due=70), True) == {}
 
 
+def test_a_driver_that_does_not_report_shows_nothing_whatever_its_last_report_says() -> None:
+    watch, last = Watch(), replace(report(10, 10), time=5.0)
+    for now in range(1, 11):
+        assert watch.note(float(now), last, False) == {}
+    assert watch.silent_since is None
+    assert watch.note(11.0, last, False) == {"in.0": 11.0, "out.0": 11.0}
+    assert watch.silent_since == 1.0
+    assert watch.note(12.0, replace(last, time=6.0), False) == {}
+    assert watch.silent_since is None
+
+
+@pytest.mark.parametrize("idle", ["observer away", "paused", "done", "another driver"])
+def test_what_is_no_silent_driver(idle: str) -> None:
+    watch, last = Watch(), replace(report(10, 10, done=idle == "done"), time=5.0)
+    looks = [1.0, 3000.0, 6000.0] if idle == "observer away" else [float(now) for now in range(1, 40)]
+    for now in looks:
+        driver = str(now > 10) if idle == "another driver" and now < 20 else "1"
+        watch.note(now, replace(last, driver=driver), idle == "paused" or now > 19)
+        assert watch.silent_since is None
+
+
 @pytest.mark.parametrize("idle", ["paused", "done", "unknown"])
 def test_a_topology_that_owes_nothing_is_not_behind(idle: str) -> None:
     watch = Watch()
@@ -80,6 +102,15 @@ def test_a_query_that_shows_nothing_is_not_available_with_or_without_an_incident
         )
         assert [q.id for q in found.stalled] == ["out.0"]
         assert found.share == 0.0
+
+
+def test_no_query_is_available_while_the_driver_does_not_report() -> None:
+    silent = replace(WELL, silent_since=940.0)
+    (found,) = state_of([QUERY], silent).queries
+    assert (found.status, found.reason) == (Status.WAITING, "the driver has not reported since 00:15:40 UTC")
+    assert phase_of(silent) == "silent"
+    assert phase_of(WELL) == "steady"
+    assert state_of([QUERY], replace(silent, connected=False)).queries[0].status is Status.AVAILABLE
 
 
 def test_while_zookeeper_does_not_answer_nothing_is_known_to_stand_still() -> None:
