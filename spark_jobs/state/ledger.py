@@ -26,6 +26,9 @@ from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology, Topology, make_source
 
 AHEAD = 16
+WHOLE = 1000
+"""Of sources that can be read from their beginning again, all batches stay on record up to this one: a stream whose
+checkpoints are all damaged then begins again.  A longer stream keeps those behind its oldest checkpoint."""
 RANGES = "ranges"
 MARK = ".given-up"
 
@@ -351,7 +354,7 @@ class Ledger:
         for partition, place in self._places.items():
             upto = newest - self._late[partition]
             self._sources[place.operator].stored(place, self._at(partition, upto))
-        if self._live:
+        if self._live or newest > WHOLE:
             self._trim(oldest)
 
     def _trim(self, oldest: int) -> None:

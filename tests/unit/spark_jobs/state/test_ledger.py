@@ -206,6 +206,21 @@ def test_a_block_that_is_needed_in_part_stays_and_so_do_all_of_a_source_that_doe
     assert len(files(tmp_path / "bounded")) == 3
 
 
+@pytest.mark.usefixtures("sources")
+def test_a_source_that_never_ends_has_no_more_on_record_than_checkpoints_need(tmp_path: Path) -> None:
+    """Its class does not say that rows arrive while the stream runs."""
+    made, _ = ledger(tmp_path)
+    for batch in range(100, 3001, 100):
+        made.reach(batch)
+        made.stored(batch, batch - 30)
+    assert made.trimmed > 2900
+    assert sum(len(ranges) for ranges in made.ranges.values()) <= 2 * (30 + 2 * AHEAD)
+    assert len(files(tmp_path)) <= 6
+    again, _ = ledger(tmp_path)
+    assert (again.trimmed, again.written) == (made.trimmed, made.written)
+    assert again.at(2999) == made.at(2999)
+
+
 @pytest.mark.parametrize("late", [2, 3])
 @pytest.mark.usefixtures("sources")
 def test_a_block_that_was_written_late_under_a_name_that_was_given_up_counts_for_nothing(
