@@ -93,7 +93,7 @@ class Skipping:
         self.skips = found or ()
         if self.able or found is not None or records.follows:
             # else a driver before this one, frozen until now, could write the newest, also where nobody has skipped yet
-            records.write(self.skips)
+            records.begin(self.skips)
 
     # -- what is seen --------------------------------------------------------------------------------------------------
 

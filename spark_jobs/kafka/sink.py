@@ -31,6 +31,7 @@ from reprise.spark_jobs.kafka.transactions import Headers, Session, TooLargeErro
 from reprise.spark_jobs.operators.parameters import choice, fail_or, names
 from reprise.spark_jobs.platform import PLATFORM, Running
 from reprise.spark_jobs.sinks import Opening, Sink
+from reprise.spark_jobs.sinks.files import WHY_OTHER_ROWS
 from reprise.spark_jobs.topology.quantity import parse_bytes
 
 MESSAGE_BYTES = 1_000_000
@@ -273,8 +274,7 @@ class KafkaSink(Sink):
         for written in encoded:
             if written.batch not in self._gaps and marker.differs(written):
                 raise _DifferentError(
-                    f"batch {written.batch} was written before with other rows: an operator upstream is not deterministic "
-                    "(declare `deterministic: false`)"
+                    f"batch {written.batch} was written before with other rows: {WHY_OTHER_ROWS}"
                 )
         fresh = [w for w in encoded if w.batch > marker.batch and (w.messages or w.letters)]
         if fresh or self._session.stale:

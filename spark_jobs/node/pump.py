@@ -326,8 +326,9 @@ class Pump:
             if now - peer.asked_at > SILENT_S:
                 raise DataPlaneError(f"slot {slot} has not answered for {SILENT_S:.0f} s")
         elif now - peer.silent_since > PING_S:
-            ping = encode_frame(FrameKind.PING, self._stamp, b"")
-            peer.asked_at = now if self._links.send(slot, ping) else None
+            # where there is no room for it, nothing has left for a while: that is no answer either
+            self._links.send(slot, encode_frame(FrameKind.PING, self._stamp, b""))
+            peer.asked_at = now
 
     def _confirm(self) -> None:
         """Tell those that send here what has come and what is applied, where that is new."""

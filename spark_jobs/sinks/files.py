@@ -134,11 +134,17 @@ def encoded(fmt: str, table: pa.Table) -> bytes:
         ) from error
 
 
+WHY_OTHER_ROWS = (
+    "an operator upstream is not deterministic (declare `deterministic: false`), or a source left out rows that it had read "
+    "before (`on_offsets_lost: earliest`)"
+)
+
+
 def differs(path: str, batch: int) -> SinkError:
     """What a sink says of a replayed batch whose bytes are not those of the first time."""
     return SinkError(
         f"{path} was written before with other rows: the replay of batch {batch} is not identical; "
-        "an operator upstream is not deterministic (declare `deterministic: false`)"
+        + WHY_OTHER_ROWS
     )
 
 

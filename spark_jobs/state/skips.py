@@ -70,6 +70,13 @@ class SkipRecords:
         skipped."""
         return self._records.newest(lambda data: tuple(Skip.parse(raw) for raw in json.loads(data)))
 
+    def begin(self, skips: Iterable[Skip]) -> None:
+        """The first record of this driver, where one is needed; then those of its predecessors go.  Raises what `write`
+        raises."""
+        self.write(skips)
+        if self._fence is not None:
+            self._records.forget_before(self._fence.epoch)
+
     def write(self, skips: Iterable[Skip]) -> None:
         """Let these count and no others.  StoreError: it is not known whether they do; SupersededError: by a later driver,
         and nobody may be told of them."""

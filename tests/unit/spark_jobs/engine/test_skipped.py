@@ -361,6 +361,14 @@ def test_what_a_frozen_driver_writes_late_counts_for_nothing(tmp_path: Path, for
     assert world.engine.store.skip_records().read() == ()
 
 
+def test_each_driver_removes_the_records_of_those_before_it(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    for _ in range(5):
+        world.driver()
+        world.engine.begin(0)
+    assert [path.name for path in (world.checkpoints / "skipped").iterdir()] == ["00000006.json"]
+
+
 @seeds(range(3), range(3, 7), 143)
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""

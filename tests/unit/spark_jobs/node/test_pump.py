@@ -175,6 +175,21 @@ def test_who_neither_confirms_nor_answers_makes_the_next_job_fail(ends: Ends) ->
     ends.pump.checked()
 
 
+def test_a_ping_that_finds_no_room_starts_the_clock_too(ends: Ends) -> None:
+    """More than 32 nodes fill the outlet, which does not read: nothing leaves, and nothing comes back."""
+    ends.waiting[1] = [message(1)]
+    for _ in range(2):
+        ends.pump.round()
+    ends.room = False
+    ends.now += PING_S + 0.1
+    ends.pump.round()
+    ends.pump.checked()
+    ends.now += SILENT_S + 0.1
+    ends.pump.round()
+    with pytest.raises(DataPlaneError, match="slot 1 has not answered"):
+        ends.pump.checked()
+
+
 def test_who_is_busy_and_answers_is_waited_for(ends: Ends) -> None:
     ends.waiting[1] = [message(1)]
     for _ in range(10):
