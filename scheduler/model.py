@@ -62,8 +62,8 @@ class Policy:
     """Partitions store themselves by their own clocks, and the driver finds from which snapshot each is restored."""
     correlated_nodes: int = 2
     """X: nodes lost since the last global checkpoint from which a failure is correlated (Su and Zhou, 4.2.1)."""
-    window_s: float = 120.0
-    """Losses further apart than this are not counted together."""
+    window_s: float | None = None
+    """Losses longer ago than this are not counted; None: all since the last global checkpoint are."""
     cpu_cap: float = 0.8
     """Share of a node's CPU that plans may fill."""
     overcommit: float = 0.0

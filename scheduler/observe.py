@@ -6,6 +6,7 @@ write carries the observation with it; with no rule to fire, what was observed i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -59,10 +60,10 @@ def lost_now(view: View) -> tuple[str, ...]:
     )
 
 
-def lost_within_window(view: View, incident: Incident) -> int:
-    """Nodes to count against X: lost since the incident opened and so since the last global checkpoint, not
-    longer ago than the window, and not back as the same incarnation."""
-    since = view.now - view.policy.window_s
+def lost_since_checkpoint(view: View, incident: Incident) -> int:
+    """Nodes to count against X: lost since the incident opened and so since the last global checkpoint, not longer ago
+    than the policy's window, if it has one, and not back as the same incarnation (Su and Zhou, 4.2.1)."""
+    since = -math.inf if view.policy.window_s is None else view.now - view.policy.window_s
     still_lost = frozenset(lost_now(view))
     return sum(
         1

@@ -12,7 +12,7 @@ from reprise.algorithms.positions import Positions
 from reprise.scheduler.costs import normal_costs
 from reprise.scheduler.incident import Event, EventName, Incident, Kind, Phase, incident_id, some
 from reprise.scheduler.model import Desired, Poison
-from reprise.scheduler.observe import last_look, lost_within_window, observe
+from reprise.scheduler.observe import last_look, lost_since_checkpoint, observe
 from reprise.scheduler.overcommit import demand
 from reprise.scheduler.recovery import recover
 from reprise.scheduler.scope import behind_newest
@@ -213,7 +213,7 @@ def settled(s: Situation) -> Decision:
     """The burst is over: its kind is settled by the number of nodes lost, and the first move is made."""
     incident, policy = s.open, s.view.policy
     ready = len(s.view.usable)
-    count = lost_within_window(s.view, incident)
+    count = lost_since_checkpoint(s.view, incident)
     if incident.kind is Kind.BLOCKING and count >= policy.correlated_nodes:
         incident = replace(incident, kind=Kind.CORRELATED)
     incident = replace(incident, phase=Phase.WAITING, driver_until=None)
@@ -228,7 +228,7 @@ def settled(s: Situation) -> Decision:
 
 def upgraded(s: Situation) -> Decision | None:
     """More nodes were lost while a blocking recovery was on its way: now it is a correlated failure."""
-    count = lost_within_window(s.view, s.open)
+    count = lost_since_checkpoint(s.view, s.open)
     x = s.view.policy.correlated_nodes
     if s.open.kind is not Kind.BLOCKING or count < x or not s.view.failed:
         return None

@@ -29,7 +29,7 @@ from reprise.scheduler.costs import frozen_costs, normal_costs
 from reprise.scheduler.incident import EventName, Incident, Kind, Phase, some
 from reprise.scheduler.model import Desired, Progress
 from reprise.scheduler.moves import said_of, to_standbys, with_room
-from reprise.scheduler.observe import lost_within_window, observe
+from reprise.scheduler.observe import lost_since_checkpoint, observe
 from reprise.scheduler.rules import opened
 from reprise.scheduler.situation import Situation
 from reprise.scheduler.standby_placement import placement, staying
@@ -124,7 +124,7 @@ def promotions_over(s: Situation) -> Decision | None:
     if s.now < s.open.settle_until:
         return wait(RuleName.SETTLING, "the rest of the burst is waited for", s.open.settle_until)
     incident = replace(s.open, phase=Phase.RECOVERING, driver_until=None)
-    count = lost_within_window(view, s.open)
+    count = lost_since_checkpoint(view, s.open)
     if incident.kind is Kind.BLOCKING and count >= view.policy.correlated_nodes:
         said = f"{count} nodes lost, X = {view.policy.correlated_nodes}"
         incident = replace(incident, kind=Kind.CORRELATED).log(s.now, EventName.CORRELATED, said)

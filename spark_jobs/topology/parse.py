@@ -317,7 +317,7 @@ def _recovery(x: s.RecoveryModel) -> r.RecoveryPolicy:
         recommend_only=x.mode == "recommend",
         scope=x.scope,
         correlated_nodes=x.correlated_nodes,
-        window_s=parse_duration(x.window),
+        window_s=None if x.window is None else parse_duration(x.window),
         cpu_cap=x.cpu_cap / 100,
         order=x.order,
         algorithm=x.algorithm,

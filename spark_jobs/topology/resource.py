@@ -252,7 +252,7 @@ class RecoveryPolicy:
     """Plans are written down and wait for approval."""
     scope: Scope
     correlated_nodes: int
-    window_s: float
+    window_s: float | None
     cpu_cap: float
     """Fraction of a node's CPU, 0 < cap <= 1."""
     order: QueryOrder

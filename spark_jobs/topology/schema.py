@@ -283,8 +283,8 @@ class RecoveryModel(Closed):
     correlated_nodes: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 2
     """Nodes lost since the last global checkpoint from which a failure counts as correlated (X in Su and Zhou, section
     4.2.1)."""
-    window: Duration = "120s"
-    """Losses further apart than this are not counted together."""
+    window: Duration | None = None
+    """Losses longer ago than this are not counted. Absent: all since the last global checkpoint count, as in the paper."""
     cpu_cap: Annotated[int, Field(ge=1, le=100, strict=True)] = 80
     """Percentage of a node's CPU that plans may fill."""
     overcommit: Annotated[int, Field(ge=101, le=400, strict=True)] | None = None

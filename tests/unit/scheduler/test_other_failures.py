@@ -42,9 +42,14 @@ def test_blocking_waits_until_everything_fits_and_says_what_is_missing() -> None
     assert w.healthy(), w.log
 
 
-@pytest.mark.parametrize(("apart", "kind"), [(5.0, Kind.CORRELATED), (200.0, Kind.BLOCKING)])
-def test_a_second_loss_within_the_window_makes_it_correlated(apart: float, kind: Kind) -> None:
-    w = world(cpu=200)
+@pytest.mark.parametrize(
+    ("window_s", "apart", "kind"),
+    [(120.0, 5.0, Kind.CORRELATED), (120.0, 200.0, Kind.BLOCKING), (None, 86400.0, Kind.CORRELATED)],
+)
+def test_a_second_loss_without_a_checkpoint_between_makes_it_correlated(
+    window_s: float | None, apart: float, kind: Kind
+) -> None:
+    w = world(cpu=200, window_s=window_s)
     w.kill("n1")
     w.run(2.0)
     w.now += apart

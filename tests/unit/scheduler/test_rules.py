@@ -355,9 +355,12 @@ def test_a_settled_burst_is_correlated_from_x_nodes_on(x: int, kind: Kind) -> No
     assert edited(w, kind=Kind.DRIVER).incident.kind is Kind.DRIVER  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("ago", "kind"), [(120.0, Kind.CORRELATED), (120.5, Kind.BLOCKING)])
-def test_a_loss_counts_until_the_window_is_over(ago: float, kind: Kind) -> None:
-    w = opened(world(correlated_nodes=1, window_s=120.0))
+@pytest.mark.parametrize(
+    ("window_s", "ago", "kind"),
+    [(120.0, 120.0, Kind.CORRELATED), (120.0, 120.5, Kind.BLOCKING), (None, 86400.0, Kind.CORRELATED)],
+)
+def test_a_loss_counts_until_the_window_is_over(window_s: float | None, ago: float, kind: Kind) -> None:
+    w = opened(world(correlated_nodes=1, window_s=window_s))
     assert w.incident is not None
     w.now = w.incident.settle_until
     assert record(edited(w, lost=(LostNode("n1#1", w.now - ago),))).kind is kind

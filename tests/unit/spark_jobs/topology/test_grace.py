@@ -89,7 +89,6 @@ def test_a_topology_without_it_is_read_by_drivers_of_before(grace: str | None) -
         "scope": "auto",
         "strategy": "incremental",
         "timeLimit": "1s",
-        "window": "120s",
     }
 
 

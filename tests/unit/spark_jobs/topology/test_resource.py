@@ -49,7 +49,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert (r.recovery.strategy, r.recovery.correlated_nodes, r.recovery.window_s) == (
         "incremental",
         2,
-        120.0,
+        None,
     )
     assert (r.recovery.cpu_cap, r.recovery.time_limit_s, r.recovery.algorithm) == (0.8, 1.0, "auto")
     assert (r.recovery.buffer_memory_bytes, r.recovery.buffer_disk_bytes) == (64 << 20, 4 << 30)
