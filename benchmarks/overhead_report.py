@@ -23,7 +23,6 @@ THROUGHPUT = {
     "large": "Structured Streaming, many batches a trigger",
 }
 PAPER = {
-    "idle": "12,000 (fig. 19, checkpoints each 20 s)",
     "off": "12,000 (fig. 18)",
     "ordered": "12,000 (fig. 18)",
 }
