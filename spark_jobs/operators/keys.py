@@ -48,7 +48,7 @@ def group(table: pa.Table, by: Sequence[str]) -> Groups:
     columns all rows form one group.  ColumnError for a column of lists or other nested values."""
     if not by:
         return Groups(np.zeros(table.num_rows, np.int64), pa.table({}), 1 if table.num_rows else 0)
-    arrays = [_plain_zeros(column(table, name)) for name in by]
+    arrays = [_one_form(column(table, name)) for name in by]
     if len(arrays) == 1:
         encoded = _encoded(arrays[0], by[0])
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -58,18 +58,19 @@ def group(table: pa.Table, by: Sequence[str]) -> Groups:
     return Groups(codes, keys, len(first))
 
 
-def _plain_zeros(array: pa.Array) -> pa.Array:
-    """Without -0.0, which a dict takes for the same key as 0.0, and Arrow for another."""
-    return pc.add(array, pa.scalar(0.0, array.type)) if _has_zeros(array.type) else array
-
-
-def _has_zeros(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_float32(kind) or pa.types.is_float64(kind))
+def _one_form(array: pa.Array) -> pa.Array:
+    """Keys that are equal with equal bits, as Arrow compares these.  Of numbers NaN has many forms (x86 computes 0/0 with
+    another sign than the constant has), and zero has two."""
+    if isinstance(array, pa.DictionaryArray):  # of numbers, as data frames store categories
+        array = array.dictionary_decode()
+    if not pa.types.is_floating(array.type):
+        return array
+    wide = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
+    nan, zero = pa.array([_NAN, 0.0]).cast(array.type)
+    return pc.if_else(pc.equal(wide, 0.0), zero, pc.if_else(pc.is_nan(wide), nan, array))
 
 
 def _encoded(array: pa.Array, name: str) -> pa.DictionaryArray:
-    if isinstance(array, pa.DictionaryArray):  # of numbers, as data frames store categories
-        array = array.dictionary_decode()
     try:
         return array.dictionary_encode(null_encoding="encode")
     except pa.ArrowNotImplementedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
@@ -13,7 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprise.spark_jobs.operators import KeyedCount, Latest
+from reprise.spark_jobs.contract import Operator
+from reprise.spark_jobs.operators import (
+    CountWindow,
+    Deduplicate,
+    Join,
+    KeyedAggregate,
+    KeyedCount,
+    Latest,
+    RunningAggregate,
+    SessionWindow,
+    SlidingWindow,
+    StreamTableJoin,
+    TopK,
+    TumblingWindow,
+    WindowedJoin,
+)
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.testing import check_recovery, inbox, run, stored
@@ -21,14 +36,17 @@ from tests.support.examples import examples
 
 # Berlin puts its clocks back at 01:00 UTC: both instants are half past two on the wall.
 BEFORE, AFTER = 1_792_888_200_000_000, 1_792_891_800_000_000
+NOT_NUMBERS = list(np.array([0x7FF8 << 48, 0xFFF8 << 48, (0xFFF8 << 48) + 1], np.uint64).view(np.float64))
+"""As it is read, as x86 computes 0/0, and with bits of its own."""
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "string": (pa.string(), ["", "a", "ä", "a\0", "\U0001f680", None]),
     "binary": (pa.binary(), [b"", b"\0", b"\xff", None]),
     "int": (pa.int64(), [0, 1, -1, 2**63 - 1, -(2**63), None]),
     "uint": (pa.uint64(), [0, 2**64 - 1, 2**63, None]),
     "bool": (pa.bool_(), [True, False, None]),
-    "float": (pa.float64(), [0.0, -0.0, math.nan, math.inf, -math.inf, 0.1, None]),
-    "narrow float": (pa.float32(), [0.0, -0.0, math.nan, 0.5, None]),
+    "float": (pa.float64(), [0.0, -0.0, *NOT_NUMBERS, math.inf, -math.inf, 0.1, None]),
+    "narrow float": (pa.float32(), [0.0, -0.0, *NOT_NUMBERS, 0.5, None]),
+    "half float": (pa.float16(), [0.0, -0.0, *NOT_NUMBERS, 0.5, None]),
     "date": (pa.date32(), [date(1970, 1, 1), date(2026, 3, 29), None]),
     "time of a zone": (pa.timestamp("us", tz="Europe/Berlin"), [BEFORE, AFTER, None]),
     "nanoseconds": (pa.timestamp("ns"), [0, 1, 999, 1000, None]),
@@ -104,6 +122,65 @@ def test_not_a_number_is_one_key_in_all_batches() -> None:
     for number in range(1, 5):
         state, _ = Latest(keys=["k"]).step(state, inbox(number, odd))
     assert state.index.size == 2
+
+
+AGGREGATE = {"n": "count()", "s": "sum(n)"}
+KEYED: dict[str, Operator] = {
+    "KeyedCount": KeyedCount(keys=["k"]),
+    "KeyedAggregate": KeyedAggregate(keys=["k"], aggregate=AGGREGATE),
+    "TumblingWindow": TumblingWindow(size="10s", keys=["k"], aggregate=AGGREGATE),
+    "SlidingWindow": SlidingWindow(size="10s", slide="5s", keys=["k"], aggregate=AGGREGATE),
+    "SessionWindow": SessionWindow(gap="5s", keys=["k"], aggregate=AGGREGATE),
+    "CountWindow": CountWindow(size=3, keys=["k"], aggregate=AGGREGATE),
+    "RunningAggregate": RunningAggregate(keys=["k"], aggregate=AGGREGATE),
+    "Deduplicate": Deduplicate(keys=["k"], within="1h"),
+    "Latest": Latest(keys=["k"]),
+    "TopK": TopK(k=5, by="n", keys=["k"]),
+    "WindowedJoin": WindowedJoin(left="input", right="other", keys=["k"], within="10s"),
+    "Join": Join(left="input", right="other", keys=["k"], size="1h", interval="1s"),
+    "StreamTableJoin": StreamTableJoin(stream="input", table="other", keys=["k"], how="left"),
+}
+
+
+@pytest.mark.parametrize("name", KEYED)
+@examples(6)
+@given(
+    stream=st.lists(
+        st.lists(st.sampled_from([0.0, -0.0, *NOT_NUMBERS, 1.0, None]), min_size=1, max_size=6),
+        min_size=1,
+        max_size=4,
+    ),
+    kind=st.sampled_from([pa.float64(), pa.float32(), pa.float16(), pa.dictionary(pa.int32(), pa.float64())]),
+)
+def test_no_operator_tells_forms_of_a_number_apart(
+    name: str, stream: list[list[float | None]], kind: pa.DataType
+) -> None:
+    """What it gives has the key in one form or another, and is the same else."""
+
+    def given_for(form: Callable[[float | None], float | None]) -> list[list[dict[str, Any]]]:
+        boxes = []
+        for number, values in enumerate(stream, start=1):
+            columns = {
+                "k": pa.array(list(map(form, values)), kind),
+                "n": range(len(values)),
+                "time": pa.array([number * 1_000_000] * len(values), pa.int64()),
+            }
+            both = {"input": pa.table(columns), "other": pa.table(columns).rename_columns(["k", "m", "time"])}
+            sides = both if "Join" in name else pa.table(columns)
+            boxes.append(inbox(number, sides, watermark=number * 1_000_000))
+        boxes.append(inbox(len(stream) + 1, {}, watermark=1 << 60))
+        found = check_recovery(KEYED[name], boxes)
+        return [[] if out is None else [_plain_row(row) for row in out.to_pylist()] for out in found]
+
+    assert given_for(lambda value: value) == given_for(_usual)
+
+
+def _usual(value: float | None) -> float | None:
+    return None if value is None else math.nan if math.isnan(value) else value + 0.0
+
+
+def _plain_row(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in row.items()}
 
 
 def test_the_hour_that_comes_twice_is_two_keys() -> None:
