@@ -368,6 +368,11 @@ class Source(ABC):
         looked at.  SpecError("parameter", "why") for a file that cannot be read."""
         return None
 
+    def found_types(self) -> Mapping[str, str]:
+        """Optional: the types of columns that nobody declared, as the source finds them in its data.  Called by `reprise
+        validate` alone, and may take as long as reading all of it.  A `DataPlaneError` says why it cannot be read."""
+        return {}
+
     def runs_on(self, platform: Platform) -> None:  # noqa: B027 - most sources wait for nobody
         """Called once, before anything is asked: clocks and threads of the process that it is in from now on."""
 

@@ -11,11 +11,11 @@ from reprise.controller.cli import exits
 from reprise.controller.cli.options import parse_sets, sets_option, topology_option
 from reprise.controller.local.run.config import load
 from reprise.controller.plural import counted
-from reprise.spark_jobs.errors import NotYetError, SourceError, StepError, StoreError
+from reprise.spark_jobs.errors import DataPlaneError, NotYetError, SourceError, StepError, StoreError
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.state.rescaling import rescaling
 from reprise.spark_jobs.state.start_from import savepoint_of
-from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand, make_operator
+from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand, make_operator, make_source
 from reprise.spark_jobs.topology.availability import backed_beside_standbys, waiting_for_standbys
 from reprise.spark_jobs.topology.class_path import public
 from reprise.spark_jobs.topology.given_up import given_up
@@ -58,6 +58,7 @@ def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
         click.echo(f"warning: spec.checkpoint.startFrom: not looked at: {error}", err=True)
     for line in renamed(resource):
         click.echo(f"note: {line}", err=True)
+    types = found_types(resource)
     click.echo(f"{file}: valid; {len(topology.partitions)} partitions, {len(topology.queries)} queries")
     operators = {o.name: make_operator(o) for o in resource.operators}
     fed = with_an_oldest_input(operators, backed_beside_standbys(resource))
@@ -67,8 +68,28 @@ def command(file: Path, sets: tuple[str, ...], batches: int | None) -> None:
     waits = {topology.partitions[p].place.operator for p in waiting}
     for line in described(resource, promised, fed, waits):
         click.echo(line)
+    for line in types:
+        click.echo(line)
     if batches is not None:
         attempt(resource, topology, batches)
+
+
+def found_types(resource: StreamTopology) -> list[str]:
+    """A line for each source with columns whose types are not declared: those that its data have.  Ends the command where
+    they cannot be read."""
+    found = []
+    for spec in resource.sources:
+        source = make_source(spec)
+        try:
+            types = source.found_types()
+        except DataPlaneError as error:
+            exits.fail(f"spec.sources[{spec.name}]: {error}", exits.NO)
+        finally:
+            source.close()
+        if types:
+            named = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            found.append(f"source {spec.name}: {named} (as found in its files; `columns` declares them)")
+    return found
 
 
 def renamed(resource: StreamTopology) -> list[str]:

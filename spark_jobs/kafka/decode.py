@@ -22,20 +22,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
+from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
 from reprise.spark_jobs.operators.parameters import choice
 
+__all__ = ["Decoded", "Decoder", "avro_schema", "decode", "given_for", "make_decoder", "parse_columns"]
+
 FORMATS = ("json", "avro", "protobuf", "arrow", "raw")
 Counts = npt.NDArray[np.int64]
-TYPES = {
-    "string": pa.string(),
-    "double": pa.float64(),
-    "long": pa.int64(),
-    "int": pa.int32(),
-    "boolean": pa.bool_(),
-}
-"""Names of types beside Arrow's own (`int64`, `timestamp[us]`, `date32`, ...)."""
 
 
 class Decoder(ABC):
@@ -202,21 +197,6 @@ def avro_schema(found: Found, _fetch: Fetch) -> Any:
         return fastavro.parse_schema(json.loads(found.text))
     except (KeyError, TypeError, fastavro.schema.SchemaParseException) as error:
         raise ValueError(str(error)) from None
-
-
-def parse_columns(value: Any) -> pa.Schema | None:
-    """`{name: type}` as an Arrow schema.  SpecError names the column."""
-    if value is None:
-        return None
-    if not isinstance(value, Mapping) or not value:
-        raise SpecError("columns", "expected a mapping from column to type, e.g. {id: int64, name: string}")
-    fields = []
-    for name, kind in value.items():
-        try:
-            fields.append(pa.field(str(name), TYPES.get(kind) or pa.type_for_alias(str(kind))))
-        except ValueError:
-            raise SpecError(f"columns.{name}", f"there is no Arrow type {kind!r}") from None
-    return pa.schema(fields)
 
 
 def given_for(kind: str, schemas: Mapping[str, Any]) -> Any:

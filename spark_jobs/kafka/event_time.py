@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Message
 
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
 from reprise.spark_jobs.kafka.logs import log_name
+from reprise.spark_jobs.operators.frames import ColumnError, microseconds
 from reprise.spark_jobs.operators.parameters import choice, duration_us, whole
 
 UNITS = {"us": (1, 1), "ms": (1000, 1), "s": (1_000_000, 1), "ns": (1, 1000)}
@@ -67,18 +69,27 @@ class Clock:
         column = table[self.column].combine_chunks()
         if column.null_count:
             raise EventTimeError(f"{column.null_count} rows have no event time in column {self.column!r}")
-        if pa.types.is_timestamp(column.type):
-            return column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy(zero_copy_only=False)
         times_, by = UNITS[self.unit]
         try:
+            if not (_is_number(column.type) or (pa.types.is_string(column.type) and _holds_numbers(column))):
+                return microseconds(column, self.column or "")
             given = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except (ColumnError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise EventTimeError(f"column {self.column!r} does not hold event times: {error}") from None
         if given.size and max(-int(given.min()), int(given.max())) * times_ >= 1 << 63:
             raise EventTimeError(
                 f"column {self.column!r} has times beyond 64 bits of microseconds; is its unit really {self.unit}?"
             )
         return given * times_ // by
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _holds_numbers(texts: pa.Array) -> bool:
+    """Whether text is whole numbers, and no times of ISO 8601."""
+    return bool(pc.all(pc.match_substring_regex(texts, "^-?[0-9]+$")).as_py())
 
 
 def _runs(names: Sequence[str], ends: Any) -> dict[str, tuple[int, int]]:

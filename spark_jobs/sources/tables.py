@@ -10,30 +10,35 @@ name.
 
 from __future__ import annotations
 
+import codecs
+import csv
 import importlib.util
 import io
-import mmap
+import json
 import os
-import re
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet
 
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
-from reprise.spark_jobs.operators.frames import to_arrow
+from reprise.spark_jobs.operators.frames import ColumnError, to_arrow
+from reprise.spark_jobs.sources import json_values
+from reprise.spark_jobs.sources.text_types import converted, infer
 
 _LAYOUT = 1
 """Raised when what is written to the cache changes."""
-_NULL_FIRST, _NULL_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[ \t]*null"), re.compile(rb"[\r\n][ \t]*null")
+_BLOCK = (1 << 31) - (1 << 20)
+"""Bytes that Arrow's reader takes at once, at most."""
 _NYCFLIGHTS = {"flights": "flights.csv.zip", "weather": "weather.csv"}
 
 
@@ -41,22 +46,41 @@ class TableError(DataPlaneError):
     """A table that cannot be read."""
 
 
+Types = tuple[tuple[str, pa.DataType], ...]
+"""Columns with their declared types."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What is in one file before columns have types: of CSV their text, of JSON lines Python values."""
+
+    form: str
+    rows: int
+    columns: Mapping[str, Any]
+
+
 @lru_cache(maxsize=16)
-def load_files(paths: tuple[str, ...]) -> pa.Table:
-    """The rows of parquet, CSV and JSON-lines files one after the other.  TableError names the file that
-    cannot be read."""
-    if not paths:
+def load_files(paths: tuple[str, ...], types: Types = ()) -> pa.Table:
+    """The rows of parquet, CSV and JSON-lines files one after the other.  `types`: of all columns that are read, where they
+    are declared; else types are found over all files together, and no value changes by it.  TableError names the file, or
+    the column, that cannot be read."""
+    files, declared = [_read(path) for path in paths], dict(types)
+    names = tuple(declared) or tuple(dict.fromkeys(name for file in files for name in file.columns))
+    if not names or not files:
         return pa.table({})
-    tables = []
-    for path in paths:
-        try:
-            tables.append(_read(path))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise TableError(f"cannot read {path}: {error}") from error
+    said = ", ".join(paths)
+    try:
+        columns = [_typed(files, name, declared.get(name)) for name in names]
+    except ColumnError as error:
+        raise TableError(f"cannot read {said}: {error}{'' if declared else _DECLARE}") from error
+    tables = [pa.table(dict(zip(names, parts, strict=True))) for parts in zip(*columns, strict=True)]
     try:
         return pa.concat_tables(tables, promote_options="default").combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise TableError(f"the files {', '.join(paths)} do not go together: {error}") from error
+    except pa.ArrowException as error:
+        raise TableError(f"the files {said} do not go together: {error}{_DECLARE}") from error
+
+
+_DECLARE = "; declare what the columns hold with `columns: {name: type}`"
 
 
 def head(path: str, field: str) -> tuple[str, ...]:
@@ -65,9 +89,8 @@ def head(path: str, field: str) -> tuple[str, ...]:
         if Path(path).suffix == ".parquet":
             return tuple(pa.parquet.read_schema(path).names)
         if Path(path).suffix == ".csv":
-            with pa.csv.open_csv(path) as reader:
-                return tuple(reader.schema.names)
-        return tuple(_read(path).column_names)
+            return _header(path)
+        return tuple(_read(path).columns)
     except OSError as error:
         raise SpecError(field, f"{path}: {os.strerror(error.errno) if error.errno else error}") from error
     except (pa.ArrowException, TableError) as error:
@@ -76,29 +99,120 @@ def head(path: str, field: str) -> tuple[str, ...]:
         raise SpecError(field, f"{path}: is not {kind} that can be read: {text}") from error
 
 
-def _read(path: str) -> pa.Table:
-    match Path(path).suffix:
-        case ".parquet":
-            return pa.parquet.read_table(path)
-        case ".csv":
-            return pa.csv.read_csv(path)
-        case ".jsonl" | ".ndjson":
-            _require_objects(path)
-            table = pa.json.read_json(path)
-            table.validate(full=True)  # Arrow's reader takes text that is not UTF-8
-            return table
-    raise TableError(f"cannot read {path}: its suffix is none of .parquet, .csv, .jsonl and .ndjson")
+def _read(path: str) -> _File:
+    forms = {".parquet": _read_parquet, ".csv": _read_csv, ".jsonl": _read_json, ".ndjson": _read_json}
+    if (read := forms.get(Path(path).suffix)) is None:
+        raise TableError(f"cannot read {path}: its suffix is none of .parquet, .csv, .jsonl and .ndjson")
+    try:
+        return read(path)
+    except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
+        raise TableError(f"cannot read {path}: {_in_words(error)}") from error
 
 
-def _require_objects(path: str) -> None:
-    """TableError for a line that is `null`: where it is the first of a block, Arrow's reader ends the process."""
-    if not Path(path).stat().st_size:
-        return  # cannot be mapped, and Arrow says what is wrong with it
-    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = _NULL_FIRST.match(data) or _NULL_LINE.search(data)
-        if found is not None:
-            line = data[: found.end()].count(b"\n") + 1
-            raise TableError(f"cannot read {path}: line {line} is null, and a row is an object")
+def _in_words(error: Exception) -> str:
+    """Without names of options that are Arrow's, and not ours."""
+    text = str(error)
+    if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in text:
+        return "it is not UTF-8 text (Latin-1, perhaps): write it as UTF-8"
+    return text
+
+
+def _read_parquet(path: str) -> _File:
+    table = pa.parquet.read_table(path)
+    return _File("parquet", table.num_rows, {name: table.column(name) for name in table.column_names})
+
+
+def _read_csv(path: str) -> _File:
+    """All values as text.  One block holds the file, as far as Arrow lets it: quoted values may have line breaks."""
+    if not (names := _header(path)):
+        return _File("csv", 0, {})
+    table = pa.csv.read_csv(
+        path,
+        pa.csv.ReadOptions(block_size=min(max(1 << 20, Path(path).stat().st_size + 1), _BLOCK)),
+        pa.csv.ParseOptions(newlines_in_values=True),
+        pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    )
+    return _File("csv", table.num_rows, {name: table.column(name) for name in names})
+
+
+def _header(path: str) -> tuple[str, ...]:
+    """The columns of a CSV file; none where it is empty."""
+    _require_bytes_of_text(path)
+    with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        names = tuple(next((row for row in csv.reader(file) if row), ()))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise TableError(f"cannot read {path}: two columns are called {twice[0]!r}")
+    return names
+
+
+def _read_json(path: str) -> _File:
+    """A line is an object.  ValueError says which is none, and why."""
+    _require_bytes_of_text(path)
+    columns: dict[str, list[Any]] = {}
+    rows = 0
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not (text := (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()):
+                continue
+            try:
+                row = json.loads(text.decode(), parse_float=json_values.number, parse_constant=_no_number)
+            except UnicodeDecodeError:
+                raise
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"line {number} is not JSON: {error}") from None
+            if not isinstance(row, dict):
+                what = "null" if row is None else f"a {type(row).__name__}"
+                raise ValueError(f"line {number} is {what}, and a row is an object")
+            for name, value in row.items():
+                values = columns.setdefault(name, [])
+                values += [None] * (rows - len(values))
+                values.append(value)
+            rows += 1
+    for short in columns.values():
+        short.extend([None] * (rows - len(short)))
+    return _File("json", rows, columns)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _require_bytes_of_text(path: str) -> None:
+    with Path(path).open("rb") as file:
+        first = file.read(4)
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise TableError(f"cannot read {path}: it is UTF-16: write it as UTF-8")
+
+
+def _typed(files: Sequence[_File], name: str, declared: pa.DataType | None) -> list[Any]:
+    """One column of each file, all of one type but where parquet files have others."""
+    texts = [f.columns[name] for f in files if f.form == "csv" and name in f.columns]
+    of_text = declared or infer(pa.chunked_array([c for text in texts for c in text.chunks], pa.string()))
+    values = [value for f in files if f.form == "json" for value in f.columns.get(name, ())]
+    of_json = (
+        json_values.converted(values, declared, name) if declared else json_values.inferred(values, name)
+    )
+    found: list[Any] = []
+    begin = 0
+    for file in files:
+        column = file.columns.get(name)
+        if column is None:
+            found.append(pa.nulls(file.rows, declared or pa.null()))
+        elif file.form == "csv":
+            found.append(converted(column, of_text, name))
+        elif file.form == "json":
+            found.append(of_json.slice(begin, file.rows))
+            begin += file.rows
+        else:
+            found.append(column if declared is None else _cast(column, declared, name))
+    return found
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.ChunkedArray:
+    try:
+        return column.cast(kind)
+    except pa.ArrowException as error:
+        raise ColumnError(f"column {name!r} is {kind}, and {column.type} in the file: {error}") from None
 
 
 @lru_cache(maxsize=8)

@@ -1,20 +1,16 @@
 from typing import Any
 
-from pyarrow.lib import Schema, Table
+from pyarrow.lib import Table
 
-class CSVStreamingReader:
-    @property
-    def schema(self) -> Schema: ...
-    def __enter__(self) -> CSVStreamingReader: ...
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None: ...
+class ReadOptions:
+    def __init__(self, *, block_size: int | None = ...) -> None: ...
 
-def open_csv(
-    input_file: Any,
-    read_options: Any = ...,
-    parse_options: Any = ...,
-    convert_options: Any = ...,
-    memory_pool: Any = ...,
-) -> CSVStreamingReader: ...
+class ParseOptions:
+    def __init__(self, *, newlines_in_values: bool | None = ...) -> None: ...
+
+class ConvertOptions:
+    def __init__(self, *, column_types: Any = ...) -> None: ...
+
 def read_csv(
     input_file: Any,
     read_options: Any = ...,

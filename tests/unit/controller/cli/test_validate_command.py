@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,3 +121,35 @@ def test_a_trial_on_the_real_operators(file: Path) -> None:
     result = called(file, "--try", "3")
     assert result.exit_code == 0, result.output
     assert "tried 3 batches:" in result.output
+
+
+def of_files(folder: Path, content: str, **more: object) -> Path:
+    (folder / "rows.csv").write_text(content, encoding="utf-8")
+    given = {"paths": ["rows.csv"], "rows": 10, **more}
+    source = {"name": "rows", "class": "reprise.sources:FileSource", "with": given}
+    sink = {"name": "out", "class": "reprise.operators:Sink", "inputs": [{"from": "rows"}], "output": {}}
+    spec = {"sources": [source], "operators": [sink]}
+    resource = {"apiVersion": "reprise.dev/v1alpha1", "kind": "StreamTopology", "metadata": {"name": "t"}}
+    path = folder / "topology.yaml"
+    path.write_text(json.dumps({**resource, "spec": spec}), encoding="utf-8")
+    return path
+
+
+def test_types_that_nobody_declared_are_printed(tmp_path: Path) -> None:
+    said = CliRunner().invoke(
+        command, ["-f", str(of_files(tmp_path, "plz,price,at\n01067,10.5,2025-03-01\n"))]
+    )
+    assert said.exit_code == 0
+    assert "source rows: plz string, price double, at date32 (as found in its files;" in said.output
+    declared = of_files(
+        tmp_path, "plz,price\n01067,10.5\n", columns={"plz": "string", "price": "decimal(8, 2)"}
+    )
+    assert "source rows" not in CliRunner().invoke(command, ["-f", str(declared)]).output
+
+
+def test_rows_that_cannot_be_read_are_an_error_before_the_first_batch(tmp_path: Path) -> None:
+    wrong = of_files(tmp_path, "v,at\n1,soon\n", time="at")
+    said = CliRunner().invoke(command, ["-f", str(wrong)])
+    assert said.exit_code == 1
+    assert "spec.sources[rows]: column 'at': 'soon' is no time of ISO 8601" in said.output
+    assert "valid" not in said.output

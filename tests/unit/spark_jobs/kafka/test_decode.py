@@ -204,7 +204,7 @@ def test_columns_have_arrows_types_or_their_short_names() -> None:
     assert found is not None
     assert found.types == [pa.int64(), pa.int32(), pa.timestamp("ms"), pa.bool_(), pa.float64()]
     assert parse_columns(None) is None
-    with pytest.raises(SpecError, match="there is no Arrow type 'list<'") as caught:
+    with pytest.raises(SpecError, match="there is no type 'list<'") as caught:
         parse_columns({"a": "long", "b": "list<"})
     assert caught.value.field == "columns.b"
     for wrong in ({}, ["id"], "id", 5):

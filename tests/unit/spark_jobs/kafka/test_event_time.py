@@ -116,9 +116,9 @@ def test_a_time_that_64_bits_do_not_hold_is_refused_and_does_not_wrap_around(uni
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pa.array(["soon"]), "column 'at' does not hold event times: Failed to parse string: 'soon'"),
+        (pa.array(["soon"]), "column 'at' does not hold event times: .*'soon' is no time of ISO 8601"),
         (pa.array([1.5]), r"column 'at' does not hold event times: Float value 1\.5\d* was truncated"),
-        (pa.array([[1]]), "column 'at' does not hold event times: Unsupported cast from list"),
+        (pa.array([[1]]), "column 'at' does not hold event times: .*holds list"),
         (pa.array([1, None]), "1 rows have no event time in column 'at'"),
     ],
     ids=str,

@@ -101,7 +101,7 @@ def test_fields_that_are_null_are_rows(tmp_path: Path) -> None:
 
 def test_text_that_is_not_utf_8_is_an_error_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_bytes(b'{"v": "\xff\xfe"}\n')
-    with pytest.raises(TableError, match=r"cannot read .*rows.jsonl: .*UTF8"):
+    with pytest.raises(TableError, match=r"cannot read .*rows.jsonl: it is not UTF-8 text"):
         FileSource(paths=[str(tmp_path / "rows.jsonl")], rows=1).advance(Place("f", 0, 1), 1, 0)
 
 

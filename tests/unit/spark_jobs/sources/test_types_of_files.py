@@ -1,0 +1,293 @@
+"""What columns of files hold: no value of a file changes by being read, and what cannot be read is said in words."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprise.spark_jobs.contract import Place, Range
+from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import times
+from reprise.spark_jobs.sources import FileSource, TableError
+from reprise.spark_jobs.sources.tables import load_files
+from tests.support.examples import examples
+
+IN = Place("in", 0, 1)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., str]:
+    """Write bytes or text to a file of this name; its path."""
+
+    def write(name: str, content: bytes | str) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        load_files.cache_clear()
+        return str(path)
+
+    return write
+
+
+Written = Callable[..., str]
+
+
+def column(*paths: str, name: str = "v") -> tuple[pa.DataType, list[Any]]:
+    found = load_files(paths)[name]
+    return found.type, found.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        (["1", "-2"], pa.int64(), [1, -2]),
+        (["9223372036854775807", "1"], pa.int64(), [2**63 - 1, 1]),
+        (["9223372036854775809", "9223372036854775810", "17"], pa.uint64(), [2**63 + 1, 2**63 + 2, 17]),
+        (["18446744073709551616", "1"], pa.string(), None),
+        (["9223372036854775809", "-1"], pa.string(), None),
+        (["01067", "80331"], pa.string(), None),
+        (["+49", "1"], pa.string(), None),
+        (["0x1F", "1"], pa.string(), None),
+        (["1.5", "2"], pa.float64(), [1.5, 2.0]),
+        (["0.30000000000000004"], pa.float64(), [0.1 + 0.2]),
+        (["9007199254740993", "0.5"], pa.string(), None),
+        (["90071992547409.95", "90071992547409.94"], pa.float64(), [90071992547409.95, 90071992547409.94]),
+        (["9999999999999999.99"], pa.string(), None),
+        (["1e400"], pa.string(), None),
+        (["007.5"], pa.string(), None),
+        (["true", "false"], pa.bool_(), [True, False]),
+        (["2025-03-01"], pa.date32(), [date(2025, 3, 1)]),
+        (["2025-02-29"], pa.string(), None),
+        (["2025-03-01", "2025-03-01T12:00:00Z"], pa.timestamp("us", "UTC"), [
+            datetime(2025, 3, 1, tzinfo=UTC), datetime(2025, 3, 1, 12, tzinfo=UTC)]),
+        (["2025-03-30T01:30:00.125+01:00", "2025-03-30 00:30"], pa.timestamp("us", "UTC"), [
+            datetime(2025, 3, 30, 0, 30, 0, 125_000, tzinfo=UTC), datetime(2025, 3, 30, 0, 30, tzinfo=UTC)]),
+        (["1", "", "NA"], pa.int64(), [1, None, None]),
+        ([" 1", "2 "], pa.int64(), [1, 2]),
+        (["", ""], pa.null(), [None, None]),
+        (["a", "", "NA"], pa.string(), None),
+    ],
+)  # fmt: skip
+def test_the_type_of_a_csv_column_holds_each_of_its_values(
+    written: Written, values: list[str], kind: pa.DataType, expected: list[Any] | None
+) -> None:
+    """`expected` None: the text itself."""
+    path = written("a.csv", "v,w\n" + "".join(f'"{value}",x\n' for value in values))
+    assert column(path) == (kind, values if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([2**63 + 1, 17], pa.uint64()),
+        ([3, 3.25], pa.float64()),
+        (["2025-03-01"], pa.string()),
+        (["01"], pa.string()),
+        ([None, True], pa.bool_()),
+        ([[1, 2], None], pa.list_(pa.int64())),
+        ([{"a": 0.5}], pa.struct([("a", pa.float64())])),
+    ],
+)
+def test_the_type_of_a_json_column_is_that_of_its_values(
+    written: Written, values: list[Any], kind: pa.DataType
+) -> None:
+    path = written("a.jsonl", "".join(json.dumps({"v": value}) + "\n" for value in values))
+    assert column(path) == (kind, values)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('{"v": 9007199254740993}\n{"v": 0.5}', "column 'v': .*9007199254740993 is outside of the range"),
+        ('{"v": 18446744073709551616}', r"column 'v' has whole numbers beyond 64 bits: a `decimal\(38, 0\)`"),
+        (
+            '{"v": 12345678901234567.12}',
+            r"column 'v': a double does not hold 12345678901234567.12: a `decimal",
+        ),
+        ('{"v": 1e400}', "a double does not hold"),
+        ('{"v": 1}\n{"v": "x"}', "column 'v': .*tried to convert to int64.*declare what the columns hold"),
+        ('{"v": NaN}', "line 1 is not JSON: NaN is no number of JSON"),
+        ('{"v": 1}\n[1]', "line 2 is a list, and a row is an object"),
+        ('{"v": 1}\n{"v":', "line 2 is not JSON"),
+    ],
+)
+def test_json_that_no_type_holds_is_refused(written: Written, lines: str, message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        load_files((written("a.jsonl", lines),))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind", "expected"),
+    [
+        ("a.csv", "b.csv", pa.float64(), [10.0, 10.5]),
+        ("a.jsonl", "b.jsonl", pa.float64(), [10.0, 10.5]),
+    ],
+)
+def test_types_are_those_of_all_files_together(
+    written: Written, first: str, second: str, kind: pa.DataType, expected: list[float]
+) -> None:
+    def content(name: str, value: str) -> str:
+        return f"v\n{value}\n" if name.endswith("csv") else f'{{"v": {value}}}\n'
+
+    paths = written(first, content(first, "10")), written(second, content(second, "10.5"))
+    assert column(*paths) == (kind, expected)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_declared_types_are_those_that_come_out(written: Written, tmp_path: Path, name: str) -> None:
+    rows = {
+        "amount": ["12.30", "0.10"],
+        "id": [1, 2],
+        "at": ["2025-03-01T00:00:00Z", "1969-12-31T23:59:59.5Z"],
+    }
+    path = str(tmp_path / name)
+    if name == "a.csv":
+        written(name, "id,amount,at\n1,12.30,2025-03-01T00:00:00Z\n2,0.10,1969-12-31T23:59:59.5Z\n")
+    elif name == "a.jsonl":
+        written(name, "".join(f'{{"id": {i}, "amount": {a}, "at": "{t}"}}\n' for i, a, t in zip(
+            rows["id"], rows["amount"], rows["at"], strict=True)))  # fmt: skip
+    else:
+        moments = pa.array([1740787200_000_000, -500_000], pa.timestamp("us", "UTC"))
+        table = {"id": pa.array(rows["id"], pa.int32()), "at": moments}
+        amounts = pa.array(map(Decimal, rows["amount"]), pa.decimal128(20, 4))
+        pq.write_table(pa.table({**table, "amount": amounts}), path)
+    load_files.cache_clear()
+    columns = {"amount": "decimal(18, 2)", "at": "timestamp[us, UTC]", "id": "int64"}
+    found = FileSource(paths=[path], rows=9, columns=columns).read(IN, 1, Range(0, 2))
+    assert found.schema == pa.schema(
+        [("amount", pa.decimal128(18, 2)), ("at", pa.timestamp("us", "UTC")), ("id", pa.int64())]
+    )
+    assert found["amount"].to_pylist() == [Decimal("12.30"), Decimal("0.10")]
+    assert times(found, "at").tolist() == [1740787200_000_000, -500_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "message"),
+    [
+        ("a.csv", "v\n1.5\n", "int64", "column 'v' is int64, and '1.5' is none"),
+        ("a.csv", "v\n0x1F\n", "int64", "column 'v' is int64, and '0x1F' is none"),
+        ("a.csv", "v\n1.505\n", "decimal(10, 2)", r"column 'v' is decimal128\(10, 2\)"),
+        ("a.csv", "v\nsoon\n", "timestamp[us]", "'soon' is no time of ISO 8601"),
+        ("a.jsonl", '{"v": 1.5}', "int64", "column 'v' is int64: .*truncated"),
+        ("a.jsonl", '{"v": 1.505}', "decimal(10, 2)", r"column 'v' is decimal128\(10, 2\)"),
+        ("a.jsonl", '{"v": "1"}', "int64", "column 'v' is int64, and a value is string"),
+        ("a.jsonl", '{"v": 1}', "string", "column 'v' is string, and a value is int64"),
+        ("a.jsonl", '{"v": true}', "int64", "column 'v' is int64, and a value is bool"),
+        ("a.jsonl", '{"v": 300}', "int8", "column 'v' is int8: .*300"),
+    ],
+)
+def test_a_value_that_is_not_of_its_declared_type_is_refused(
+    written: Written, name: str, content: str, kind: str, message: str
+) -> None:
+    source = FileSource(paths=[written(name, content)], rows=1, columns={"v": kind})
+    with pytest.raises(TableError, match=message):
+        source.advance(IN, 1, 0)
+
+
+def test_a_declared_column_that_no_file_has_is_named_and_one_that_some_lack_is_null(written: Written) -> None:
+    paths = [written("a.csv", "v\n1\n"), written("b.csv", "v,w\n2,x\n"), written("c.csv", "")]
+    known = FileSource(paths=paths, rows=9, columns={"w": "string", "v": "int64"})
+    assert known.output_columns() == ("w", "v")
+    assert known.read(IN, 1, Range(0, 2)).to_pylist() == [{"w": None, "v": 1}, {"w": "x", "v": 2}]
+    with pytest.raises(SpecError, match="'absent'"):
+        FileSource(paths=paths, rows=9, columns={"absent": "int64"}).output_columns()
+    with pytest.raises(SpecError, match="there is no type 'number'") as caught:
+        FileSource(paths=paths, rows=9, columns={"v": "number"})
+    assert caught.value.field == "columns.v"
+
+
+@pytest.mark.parametrize("folder", ["run[1]", "alone [2025]", "why?", "a*b", "[!x]", "plain"])
+def test_what_exists_is_no_pattern_whatever_it_is_called(
+    written: Written, tmp_path: Path, folder: str
+) -> None:
+    mine = written(f"{folder}/rows.csv", "v\nmine\n")
+    for other in ("run1", "alone 2", "whyx", "axb", "y"):
+        written(f"{other}/rows.csv", "v\nother\n")
+    odd = written(f"{folder}/rows[2].csv", "v\nodd\n")
+    for path, expected in ((mine, ["mine"]), (odd, ["odd"]), (f"{tmp_path}/{folder}/rows[[]2].csv", ["odd"])):
+        assert FileSource(paths=[path], rows=9).read(IN, 1, Range(0, 1))["v"].to_pylist() == expected
+    both = FileSource(paths=[f"{tmp_path}/{folder}/rows*.csv"], rows=9)
+    assert both.read(IN, 1, Range(0, 2))["v"].to_pylist() == ["mine", "odd"]
+
+
+@pytest.mark.parametrize("rows", [3, 20_000])
+@pytest.mark.parametrize("names", [["note"], ["id", "note"]])
+def test_quoted_values_may_have_line_breaks(tmp_path: Path, rows: int, names: list[str]) -> None:
+    notes = [f'first {i}\nsecond, "quoted"\r\nthird' + "x" * (i % 13) for i in range(rows)]
+    with (tmp_path / "notes.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows([[i, note][-len(names) :] for i, note in enumerate(notes)])
+    load_files.cache_clear()
+    assert column(str(tmp_path / "notes.csv"), name="note") == (pa.string(), notes)
+
+
+def test_a_line_of_json_may_be_long_and_files_may_be_empty(written: Written) -> None:
+    long = "x" * 3_000_000
+    paths = [
+        written("a.jsonl", ""), written("b.jsonl", f'{{"v": "{long}"}}\n\n'), written("c.jsonl", "\n"),
+        written("d.csv", ""), written("e.csv", "v\n"), written("f.csv", "v\nlast"),
+    ]  # fmt: skip
+    assert column(*paths) == (pa.string(), [long, "last"])
+    assert load_files((paths[0], paths[3])).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.csv",
+            "v\nü\n".encode("latin-1"),
+            r"it is not UTF-8 text \(Latin-1, perhaps\): write it as UTF-8",
+        ),
+        ("a.jsonl", '{"v": "ü"}\n'.encode("latin-1"), "it is not UTF-8 text"),
+        ("a.csv", "v\n1\n".encode("utf-16"), "it is UTF-16: write it as UTF-8"),
+        ("a.jsonl", '{"v": 1}\n'.encode("utf-16"), "it is UTF-16: write it as UTF-8"),
+        ("a.csv", "v,v\n1,2\n", "two columns are called 'v'"),
+        ("a.csv", "v,w\n1\n", "Expected 2 columns, got 1"),
+    ],
+)
+def test_text_that_cannot_be_read_is_said_in_words(
+    written: Written, name: str, content: bytes | str, message: str
+) -> None:
+    with pytest.raises(TableError, match=message):
+        load_files((written(name, content),))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_mark_of_byte_order_and_ends_of_lines_are_no_part_of_a_value(written: Written, name: str) -> None:
+    text = "v,w\r\n1,x\r\n" if name == "a.csv" else '{"v": 1, "w": "x"}\r\n'
+    assert load_files((written(name, "\ufeff" + text),)).to_pylist() == [{"v": 1, "w": "x"}]
+
+
+numbers = st.one_of(
+    st.integers(-(2**70), 2**70).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.decimals(allow_nan=False, allow_infinity=False, places=2).map(str),
+    st.from_regex(r"0[0-9]{1,5}", fullmatch=True),
+)
+
+
+@examples(60)
+@given(values=st.lists(numbers, min_size=1, max_size=5))
+def test_numbers_in_text_are_kept_to_the_last_digit(
+    tmp_path_factory: pytest.TempPathFactory, values: Sequence[str]
+) -> None:
+    path = tmp_path_factory.mktemp("numbers") / "a.csv"
+    path.write_text("v,w\n" + "".join(f"{value},x\n" for value in values))
+    kind, found = column(str(path))
+    if kind == pa.string():
+        assert found == list(values)
+    else:
+        assert [Decimal(repr(value)) for value in found] == [Decimal(value) for value in values]
