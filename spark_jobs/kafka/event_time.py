@@ -1,8 +1,9 @@
 """Event times of Kafka rows and the watermark that follows from them.
 
 The watermark of a source partition is the least over its logs of the greatest event time so far, less `disorder`.  A log
-counts from its first row, and not while it has brought none for `idle` batches, or one quiet log would stop all windows.
-Batches, not seconds: a replay must come to the same watermark.  It never goes back.
+counts from its first row, and not while it has brought none for `idle` batches, or one quiet log would stop all windows.  A
+partition none of whose logs counts for so long, or that has none, is idle: it holds nobody back.  Batches, not seconds: a
+replay must come to the same watermark.  It never goes back.
 """
 
 from __future__ import annotations
@@ -124,6 +125,11 @@ class Seen:
             if m is not None
         ]
         return Seen(merged, active, max(marks, default=None))
+
+    def idle(self, batch: int, logs: Collection[str], clock: Clock) -> bool:
+        """Whether a source partition with these logs waits for no rows: it has none, or none has brought rows for `idle`
+        batches."""
+        return not logs or all(batch - self.active.get(log, 0) >= clock.idle for log in logs)
 
     def tables(self) -> Tables:
         """The form in which checkpoints store it."""

@@ -32,7 +32,7 @@ from reprise.spark_jobs.kafka.settings import (
     shared,
 )
 from reprise.spark_jobs.kafka.shares import shares
-from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.operators.frames import END_OF_TIME, IDLE
 from reprise.spark_jobs.operators.parameters import choice, duration_us, fail_or, names, whole
 from reprise.spark_jobs.platform import PLATFORM, Platform
 
@@ -247,7 +247,7 @@ class KafkaSource(Source):
         seen = state.after(batch, newest, self.clock)
         if self.until is not None and all(end >= self.until[log] for log, (_, end) in span.logs.items()):
             return seen, END_OF_TIME
-        return seen, seen.watermark
+        return seen, IDLE if seen.idle(batch, span.logs, self.clock) else seen.watermark
 
     def freeze(self, state: Seen) -> Callable[[], Tables]:
         return state.tables

@@ -48,6 +48,7 @@ from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Output
 from reprise.spark_jobs.node.state_tables import INPUTS, MARKERS, SENT
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
+from reprise.spark_jobs.operators.frames import IDLE, later, least
 from reprise.spark_jobs.sinks import Sink
 from reprise.spark_jobs.topology import Partition, Upstream
 
@@ -124,9 +125,8 @@ class Frontier:
 
     @property
     def watermark(self) -> int | None:
-        """The least of all inputs, feedback edges left aside; None until each has one."""
-        marks = [c.watermark for c in self.channels.values() if not c.delay]
-        return None if None in marks else min(m for m in marks if m is not None)
+        """That of all inputs, feedback edges left aside, as `least` has it."""
+        return least(c.watermark for c in self.channels.values() if not c.delay)
 
     def here(self, held: Held, limit: int) -> list[Message]:
         """The next message of each input that has one, but not of those that are complete up to batch `limit`: the marker
@@ -250,8 +250,8 @@ class ArrivalRuntime(OperatorRuntime):
             self.early += self.frontier.take(messages)
             for message in messages:
                 del self.inbox[message.source][message.batch]
-            if (watermark := self.frontier.watermark) is not None:
-                self.watermark = watermark
+            if (mark := self.frontier.watermark) is not None and mark != IDLE:
+                self.watermark = later(self.watermark, mark)
             inputs = tuple(_inputs(messages))
             self.input_bytes += sum(i.table.nbytes for i in inputs)
             self.input_rows += sum(i.table.num_rows for i in inputs)
@@ -260,7 +260,8 @@ class ArrivalRuntime(OperatorRuntime):
         except Exception as error:
             raise self._step_error(batch, error) from error
         says = self.frontier.position >= batch or (table is not None and table.num_rows > 0)
-        return Output(self.sent + 1 if says else self.sent, self.watermark, table)
+        watermark = IDLE if mark == IDLE else self.watermark
+        return Output(self.sent + 1 if says else self.sent, watermark, table)
 
     # -- out -----------------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from reprise.spark_jobs.node.state_tables import (
 )
 from reprise.spark_jobs.node.waits import Waits
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
-from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.operators.frames import END_OF_TIME, IDLE, later, least
 from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.sinks import Sink, said_by_sink
 from reprise.spark_jobs.state.ledger import has_ended
@@ -299,7 +299,9 @@ class SourceRuntime(Runtime):
         began = self.cpu_clock()
         table, watermark = self._read(batch)
         self.emit(Output(batch, watermark, table), wanted)
-        self.position, self.watermark = batch, watermark
+        self.position = batch
+        if watermark != IDLE:
+            self.watermark = watermark
         if table is not None:
             self.input_bytes += table.nbytes
             self.input_rows += table.num_rows
@@ -469,8 +471,9 @@ class OperatorRuntime(Runtime):
         if self.induced is not None:
             self.induced.received(self.position, messages)
         marks = [m.watermark for m, (_, d) in zip(messages, heard, strict=True) if not d]
-        if marks and None not in marks:
-            self.watermark = min(m for m in marks if m is not None)
+        mark = least(marks) if marks else None
+        if mark is not None and mark != IDLE:  # it never goes back, as where an input goes on that was idle
+            self.watermark = later(self.watermark, mark)
         inputs = tuple(
             Input(m.source.rpartition(".")[0], m.source, m.table) for m in messages if m.table is not None
         )
@@ -481,7 +484,7 @@ class OperatorRuntime(Runtime):
             require_table(table)
         except Exception as error:
             raise self._step_error(batch, error) from error
-        return Output(batch, self.watermark, table)
+        return Output(batch, IDLE if mark == IDLE else self.watermark, table)
 
     def _applied(self, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         return self.skipped.applied(self.operator, self.state, inbox)

@@ -7,7 +7,7 @@ library operator takes or gives rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,16 @@ INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+
 _ZONED = r":[0-9]{2}[0-9:.]* ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 END_OF_TIME = 1 << 62
 """Watermark of a source that has ended: every window closes."""
+
+
+IDLE = END_OF_TIME + 1
+"""Watermark of a partition that waits for no rows just now: it holds nobody back, and goes on where it was later."""
+
+
+def least(marks: Iterable[int | None]) -> int | None:
+    """The watermark of who reads inputs with these: None until each has one, `IDLE` where none holds it back."""
+    known = [mark for mark in marks if mark != IDLE]
+    return None if None in known else min((mark for mark in known if mark is not None), default=IDLE)
 
 
 class ColumnError(DataPlaneError):

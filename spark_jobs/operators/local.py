@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Inbox, Input, Operator, Range, Source, require_table
 from reprise.spark_jobs.errors import NotYetError, SourceError, StepError
-from reprise.spark_jobs.operators.frames import END_OF_TIME
+from reprise.spark_jobs.operators.frames import END_OF_TIME, IDLE, least
 from reprise.spark_jobs.topology.binding import make_operator, make_source
 from reprise.spark_jobs.topology.graph import Partition, Topology, expand
 from reprise.spark_jobs.topology.resource import StreamTopology
@@ -90,7 +90,8 @@ def _read(
 
 def _step(operator: Operator, partition: Partition, state: Any, inbox: Inbox) -> tuple[Any, _Sent]:
     with _named(partition, inbox.batch):
-        state, output = operator.step(state, inbox)
+        heard = replace(inbox, watermark=None) if inbox.watermark == IDLE else inbox
+        state, output = operator.step(state, heard)
         require_table(output)
         return state, _send(partition, output, inbox.watermark)
 
@@ -132,5 +133,4 @@ def _inbox(
         if table is not None:
             origin = topology.partitions[upstream.partition].place.operator
             inputs.append(Input(origin, upstream.partition, table))
-    watermark = None if None in marks else min(m for m in marks if m is not None)
-    return Inbox(batch, watermark, tuple(inputs))
+    return Inbox(batch, least(marks), tuple(inputs))

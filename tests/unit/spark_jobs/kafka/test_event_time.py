@@ -167,3 +167,15 @@ def test_without_settings_the_time_is_that_of_the_message() -> None:
     assert parse_clock({"column": "at", "unit": "ms", "disorder": "1s", "idle": 3, "ahead": "0s"}) == Clock(
         "at", "ms", 1_000_000, 3, 0
     )
+
+
+def test_a_source_partition_is_idle_without_logs_and_when_none_has_brought_rows_for_long() -> None:
+    clock = Clock(idle=5)
+    assert Seen().idle(1, [], clock)
+    assert not Seen().idle(4, ["t/0"], clock), "its first rows may still come"
+    assert Seen().idle(5, ["t/0"], clock)
+    seen = Seen().after(7, {"t/0": 100}, clock)
+    assert not seen.idle(11, ["t/0", "t/1"], clock)
+    assert seen.idle(12, ["t/0", "t/1"], clock)
+    assert not seen.after(13, {"t/1": 50}, clock).idle(13, ["t/0", "t/1"], clock)
+    assert seen.after(13, {"t/1": 50}, clock).watermark == 100, "it does not go back"

@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.operators.frames import (
+    END_OF_TIME,
+    IDLE,
     ColumnError,
     canonical,
     column,
     concat,
     inbox_table,
     later,
+    least,
     rows,
     select,
     split_rows,
@@ -139,3 +142,36 @@ def test_each_column_once_and_a_missing_one_is_named_with_those_there_are() -> N
 @pytest.mark.parametrize(("before", "now", "told"), [(None, -5, -5), (3, 2, 3), (3, 4, 4), (0, -1, 0)])
 def test_time_does_not_go_back(before: Any, now: int, told: int) -> None:
     assert later(before, now) == told
+
+
+@pytest.mark.parametrize(
+    ("marks", "expected"),
+    [
+        ([5, 3], 3),
+        ([5, None], None),
+        ([5, IDLE], 5),
+        ([None, IDLE], None),
+        ([IDLE, IDLE], IDLE),
+        ([END_OF_TIME, IDLE], END_OF_TIME),
+        ([END_OF_TIME, 7], 7),
+    ],
+)
+def test_who_is_idle_holds_nobody_back(marks: list[int | None], expected: int | None) -> None:
+    assert least(marks) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([-1, -1000, -1001, 1001], pa.timestamp("ns")), [-1, -1, -2, 1]),
+        (pa.array([-1, 1], pa.timestamp("s")), [-1_000_000, 1_000_000]),
+        (pa.array([-1], pa.date32()), [-86_400_000_000]),
+        (pa.array(["1969-12-31T23:59:59.9999999Z", "1970-01-01"]), [-1, 0]),
+        (pa.array(["2025-03-30T01:30+01:00", "2025-03-30 00:30:00"]), [1743294600_000_000] * 2),
+        (pa.array([0], pa.timestamp("us", "Europe/Berlin")), [0]),
+        (pa.array(["1970-01-01", "1970-01-01"]).dictionary_encode(), [0, 0]),
+    ],
+    ids=str,
+)
+def test_event_times_are_microseconds_rounded_down(values: pa.Array, expected: list[int]) -> None:
+    assert times(pa.table({"t": values}), "t").tolist() == expected
