@@ -48,7 +48,11 @@ spec:
   batch: {interval: 100ms, order: %s}
   sources: [{name: in, class: "%s:HalfIdle", parallelism: 2, with: {never: %s}}]
   operators:
-    - {name: same, class: "reprise.operators:Filter", parallelism: 2, with: {where: "who >= 0"}, inputs: [{from: in, forward: true}]}
+    - name: same
+      class: reprise.operators:Filter
+      parallelism: 2
+      with: {where: "who >= 0"}
+      inputs: [{from: in, forward: true}]
     - name: counts
       class: reprise.operators:TumblingWindow
       with: {size: 5s, aggregate: {rows: "count()"}}
