@@ -52,7 +52,7 @@ WAITS_S = 600.0
 """What a turn may spend outside of its job: in requests to stores and brokers, whose clients give up by themselves.  Those
 of object stores try a request about five times for a minute each, and a turn may make one such request in vain."""
 FAILED_TURNS = 20
-"""So many turns in a row, of about half a minute, may raise what is not foreseen."""
+"""So many turns, about half a minute of them, may raise what is not foreseen without one that ends well between them."""
 SHOWN = 20
 """Problems that a report carries; one that is among them is not reported again."""
 
@@ -111,6 +111,8 @@ class Loop:
         """Begun so far."""
         self._raised = 0
         """Turns in a row that raised something."""
+        self._unforeseen = 0
+        """Of these, the ones that raised what does not pass."""
         self._boundary: int | None = None
         """The checkpoint at which the stream has stopped; from then on this driver only says so, and ends."""
         self._drained: int | None = None
@@ -139,16 +141,17 @@ class Loop:
     def _guarded_turn(self) -> None:
         try:
             self.turn()
-            self._raised = 0
+            self._raised = self._unforeseen = 0
         except SupersededError as error:
             self._superseded(str(error))
         except Exception as error:
             if not self.cluster.alive():
                 raise
             self._raised += 1
+            self._unforeseen += not isinstance(error, (StoreError, OSError))
             log.exception("event=turn-failed times=%d", self._raised)
             self.say(f"the driver's turn failed: {type(error).__name__}: {error}")
-            if self._raised >= FAILED_TURNS and not isinstance(error, (StoreError, OSError)):
+            if self._unforeseen >= FAILED_TURNS:
                 raise
             self.stop.wait(min(0.2 * self._raised, 2.0))
 
@@ -172,8 +175,8 @@ class Loop:
         self._take_settings()
         self._take_desired()
         engine.drain.asked = engine.drain.asked or self.channel.read_drain()
-        if engine.drain.asked and self.revisions.nothing_after is not None:
-            self._boundary = self.revisions.nothing_after
+        if engine.drain.asked and self.revisions.nothing_after == engine.punctuations.newest:
+            self._boundary = engine.punctuations.newest
             return
         living = self.cluster.usable()
         self._ready = frozenset(living)

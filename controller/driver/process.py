@@ -211,7 +211,7 @@ class Driver:
         ledger.require(newest)
         of = self.resource, self.config.image
         revisions = Revisions(location, revision_of(*of), fence, former_revision_of(*of))
-        drained = revisions.released_nothing_after(newest, ledger.written)
+        drained = revisions.released_nothing_after(newest, ledger.released)
         later = Graphs(store, fence).begin(self.resource, newest, drained)
         engine = Engine(
             resource=self.resource,
@@ -234,7 +234,7 @@ class Driver:
         )
         require_even(self.resource, store, newest)
         replay = self.resource.upgrade == "replay"
-        said = revisions.begin(newest, engine.ledger.written, replay, store.of_many_ages)
+        said = revisions.begin(newest, ledger.released, replay, store.of_many_ages)
         self._said += [said] if said else []
         engine.releases = revisions.releases
         engine.begin(newest)

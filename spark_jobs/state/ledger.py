@@ -63,15 +63,16 @@ def block_name(first: int) -> str:
     return f"{RANGES}/{first:010d}.json"
 
 
-def last_written(files: Files) -> int:
-    """The last batch whose ranges are on record in a location, 0 for none; for who does not write there."""
+def last_released(files: Files) -> int:
+    """The last batch that may have been released in a location (`Ledger.released`), 0 for none; for who does not write
+    there."""
     given_up, firsts = max(_numbers(files, MARK), default=0), _numbers(files, ".json")
     following, written = max((first for first in firsts if first > given_up), default=given_up + 1), 0
     while files.exists(block_name(following)):  # a listing may lack what is there
         block = _block(files, following)
         following, written = block.last + 1, block.last
         if block.ended_at is not None:
-            break
+            return block.ended_at + 1
     return written
 
 
@@ -250,6 +251,12 @@ class Ledger:
                     f"is {now}, and {before} in the batches on record in {self._files.name}: go back to {before}, or "
                     "begin anew with another checkpoint location and output",
                 )
+
+    @property
+    def released(self) -> int:
+        """The last batch that any driver may have released: of those on record, or the one behind the end of the sources, in
+        which all windows close."""
+        return self.written if self.ended_at is None else self.ended_at + 1
 
     def require(self, position: int) -> None:
         """StoreError where a complete checkpoint is at `position` and its batches are not on record: they were before it was

@@ -19,7 +19,7 @@ from reprise.spark_jobs.state.driver_records import EPOCHS
 from reprise.spark_jobs.state.graphs import GRAPHS
 from reprise.spark_jobs.state.ledger import MARK, RANGES, block_name, on_record
 from reprise.spark_jobs.state.release import CLOCK, CLOCKS
-from reprise.spark_jobs.state.revision import FORMER, REVISIONS
+from reprise.spark_jobs.state.revision import FORMER, REVISIONS, undrained
 from reprise.spark_jobs.state.skips import SKIPPED
 from reprise.spark_jobs.storage.files import Files
 
@@ -70,6 +70,7 @@ def take_over(
 
 
 def _copy(there: Files, here: Files) -> None:
+    """A mark of a drained stream is left out: it may be older than the batches that a mirror has."""
     blocks = [f"{RANGES}/{name}" for name in there.names(RANGES) if name.endswith(MARK)]
     blocks += [block_name(first) for first in on_record(there)[1]]
     of_drivers = [
@@ -80,6 +81,6 @@ def _copy(there: Files, here: Files) -> None:
     ]
     for relative in (*blocks, *of_drivers, CLOCK, FORMER, STREAM):
         if (data := there.read(relative)) is not None:
-            here.create(relative, data)
+            here.create(relative, undrained(data) if relative.startswith(f"{REVISIONS}/") else data)
         elif relative not in (CLOCK, FORMER):
             raise StoreError(f"cannot read {relative} in {there.name}: its name was there, and it is not")

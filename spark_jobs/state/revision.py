@@ -22,11 +22,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reprise.spark_jobs.credentials import redacted
-from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.errors import CheckpointError, DamagedError
 from reprise.spark_jobs.state.checkpoints import STREAM
 from reprise.spark_jobs.state.driver_records import DriverRecords
 from reprise.spark_jobs.state.epochs import Fence
-from reprise.spark_jobs.state.ledger import last_written
+from reprise.spark_jobs.state.ledger import last_released
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology
 from reprise.spark_jobs.topology.class_path import former
@@ -166,7 +166,7 @@ def made_by_another(location: str, newest: int, revision: str, former: str = "")
     if not files.exists(STREAM):
         return None
     before, drained = _newest(DriverRecords(files, REVISIONS))
-    written = last_written(files)
+    written = last_released(files)
     return written if _refused(before, drained, (revision, former), newest, written) else None
 
 
@@ -214,7 +214,8 @@ class Revisions:
                 f"batches after checkpoint {newest}, up to {written} at most, are made again by changed code: an output "
                 "that has shown other rows for them waits"
             )
-        self.nothing_after = newest if written <= newest or drained == newest else None
+        # that nothing was released is not enough: output up to the checkpoint may be staged, and is shown by this code alone
+        self.nothing_after = newest if drained == newest or not (newest or written) else None
         self._write(self.nothing_after)
         self._fence.check()
         self._written.forget_before(self._fence.epoch)
@@ -244,6 +245,14 @@ class Revisions:
         """Only this driver writes a file of this name."""
         record = {"revision": self.revision, "drained": drained}
         self._written.write(self._fence.epoch, json.dumps(record).encode())
+
+
+def undrained(record: bytes) -> bytes:
+    """A driver's record without its mark; DamagedError where it is none."""
+    try:
+        return json.dumps({**json.loads(record), "drained": None}).encode()
+    except (ValueError, TypeError) as error:
+        raise DamagedError(f"a record in {REVISIONS} is damaged: {error}") from error
 
 
 def _newest(records: DriverRecords) -> tuple[str, int | None]:

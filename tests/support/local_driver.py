@@ -57,7 +57,7 @@ class LocalDriver:
         self.revisions = Revisions(location, revision_of(resource), world.fence)
         newest = max(self.engine.store.positions(), default=0)
         replay, ages = resource.upgrade == "replay", self.engine.store.of_many_ages
-        said = self.revisions.begin(newest, self.engine.ledger.written, replay, ages)
+        said = self.revisions.begin(newest, self.engine.ledger.released, replay, ages)
         self.engine.problems += [said] if said else []
         self.engine.releases = self.revisions.releases
         self.engine.begin(newest)

@@ -217,7 +217,7 @@ class World:
         newest = store.begin(fence)
         ledger = Ledger(location, self.resource, self.topology, fence)
         revisions = Revisions(location, revision_of(self.resource), fence)
-        drained = revisions.released_nothing_after(newest, ledger.written)
+        drained = revisions.released_nothing_after(newest, ledger.released)
         self.engine = Engine(
             resource=self.resource,
             topology=self.topology,

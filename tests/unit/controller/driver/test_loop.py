@@ -199,6 +199,18 @@ def test_a_driver_does_not_end_by_what_passes(
     assert any(str(error) in problem for problem in problems(driver))
 
 
+def test_what_passes_does_not_count_towards_what_does_not(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = failing(3 * module.FAILED_TURNS, StoreError("the store does not answer"), Engine.tick)
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "tick", away)
+        for _ in range(3 * module.FAILED_TURNS):
+            driver.turn()
+    monkeypatch.setattr(Engine, "tick", failing(module.FAILED_TURNS - 1, KeyError("best.0"), Engine.tick))
+    turns(driver, lambda: driver.engine.done)
+
+
 def test_acknowledgements_of_a_report_that_was_not_taken_are_said_again(
     driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

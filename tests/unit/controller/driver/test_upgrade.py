@@ -21,7 +21,7 @@ from reprise.spark_jobs.engine.standbys import Standby
 from reprise.spark_jobs.errors import StoreError, SupersededError
 from reprise.spark_jobs.state.epochs import claim_epoch
 from reprise.spark_jobs.state.manifest import Manifest
-from reprise.spark_jobs.state.revision import RevisionError, Revisions, revision_of
+from reprise.spark_jobs.state.revision import RevisionError, Revisions, made_by_another, revision_of
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.support.local_driver import ROOT, LocalDriver, world_of
@@ -359,6 +359,59 @@ def test_a_driver_that_has_released_nothing_drains_without_nodes(
     ask(later)
     turns(later, later.stop.is_set, limit=3)
     assert later.record()["drained"] == on_record(later) == boundary
+
+
+def test_a_driver_whose_checkpoint_is_damaged_does_not_drain_there(
+    at_work: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other code would begin at the checkpoint before it, and make shown batches again."""
+    world = at_work.world
+    ask(at_work)
+    turns(at_work, at_work.stop.is_set)
+    boundary = at_work.record()["drained"]
+    world.nodes.lose("a", "b")
+    later = started(world, at_work.tree, 2, boundary, monkeypatch)
+    later.turn()
+    later.engine.punctuations.newest = boundary - 5
+    ask(later)
+    for _ in range(5):
+        later.turn()
+    assert not later.stop.is_set()
+
+
+@pytest.mark.parametrize(
+    ("newest", "released", "before", "expected"),
+    [
+        (0, 0, None, 0),
+        (20, 36, 20, 20),
+        (20, 20, None, None),
+        (20, 36, None, None),
+        (20, 36, 10, None),
+        (0, 3, None, None),
+    ],
+)
+def test_what_is_on_record_as_the_end_of_a_drain_was_shown(
+    tmp_path: Path, newest: int, released: int, before: int | None, expected: int | None
+) -> None:
+    """Where nothing was released after a checkpoint its output may still be staged, and nobody else would show it."""
+    first, second = (claim_epoch(str(tmp_path), lambda least: least) for _ in range(2))
+    if before is not None:
+        Revisions(str(tmp_path), "same", first).drained(before)
+    revisions = Revisions(str(tmp_path), "same", second)
+    revisions.begin(newest, released, False, tuple)
+    assert revisions.nothing_after == revisions.newest()[1] == expected
+
+
+def test_other_code_does_not_make_the_last_batch_again(
+    at_work: LocalDriver,
+) -> None:
+    """It has no ranges on record, and rows all the same: all windows close in it."""
+    world = at_work.world
+    turns(at_work, lambda: at_work.engine.ledger.ended_at is not None)
+    ledger = at_work.engine.ledger
+    assert ledger.released == ledger.written + 1 == 46
+    assert made_by_another(str(world.checkpoints), 45, "another") == 46
+    assert made_by_another(str(world.checkpoints), 46, "another") is None
 
 
 def test_no_batch_is_released_before_the_mark_of_the_drain_is_off(

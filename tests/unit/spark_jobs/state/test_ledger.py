@@ -17,7 +17,7 @@ from reprise.spark_jobs.errors import (
     SupersededError,
 )
 from reprise.spark_jobs.state.epochs import Fence, claim_epoch
-from reprise.spark_jobs.state.ledger import AHEAD, Block, Ledger, has_ended, last_written
+from reprise.spark_jobs.state.ledger import AHEAD, Block, Ledger, has_ended, last_released
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import expand, load_text
 
@@ -444,7 +444,7 @@ def test_last_blocks_that_a_listing_lacks_are_on_record(
     made.stored(8, 4)
     lists_less(monkeypatch, *(f"{first:010d}.json" for first in hidden))
     again, _ = ledger(tmp_path, live=True)
-    assert (again.trimmed, again.written, last_written(Files(str(tmp_path)))) == (3, 8, 8)
+    assert (again.trimmed, again.written, last_released(Files(str(tmp_path)))) == (3, 8, 8)
     assert sorted(again.ranges["in.0"]) == list(range(4, 9))
 
 
@@ -455,7 +455,8 @@ def test_a_ledger_that_has_ended_is_read_to_its_end(tmp_path: Path, sources: dic
     assert (made.reach(3), made.reach(4), made.ended_at) == (3, 3, 3)
     again, _ = ledger(tmp_path, live=True)
     again.require(4)
-    assert (again.written, again.ended_at, last_written(Files(str(tmp_path)))) == (3, 3, 3)
+    assert (again.written, again.ended_at, again.released) == (3, 3, 4)
+    assert last_released(Files(str(tmp_path))) == 4
 
 
 @pytest.mark.usefixtures("sources")
