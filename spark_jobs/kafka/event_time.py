@@ -20,7 +20,7 @@ from confluent_kafka import Message
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
 from reprise.spark_jobs.kafka.logs import log_name
-from reprise.spark_jobs.operators.frames import ColumnError, microseconds
+from reprise.spark_jobs.operators.frames import ColumnError, is_text, microseconds, plain
 from reprise.spark_jobs.operators.parameters import choice, duration_us, whole
 
 UNITS = {"us": (1, 1), "ms": (1000, 1), "s": (1_000_000, 1), "ns": (1, 1000)}
@@ -67,12 +67,13 @@ class Clock:
             raise EventTimeError(
                 f"there is no column {self.column!r} with event times; columns: {table.column_names}"
             )
-        column = table[self.column].combine_chunks()
+        column = plain(table[self.column].combine_chunks())
         if column.null_count:
             raise EventTimeError(f"{column.null_count} rows have no event time in column {self.column!r}")
         times_, by = UNITS[self.unit]
         try:
-            if not (_is_number(column.type) or (pa.types.is_string(column.type) and _holds_numbers(column))):
+            moments = pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)
+            if moments or (is_text(column.type) and not _holds_numbers(column)):
                 return microseconds(column, self.column or "")
             given = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
         except (ColumnError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -82,10 +83,6 @@ class Clock:
                 f"column {self.column!r} has times beyond 64 bits of microseconds; is its unit really {self.unit}?"
             )
         return given * times_ // by
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _holds_numbers(texts: pa.Array) -> bool:
@@ -162,7 +159,7 @@ class Seen:
 def together(parts: Sequence[Seen]) -> Seen:
     """What several source partitions have seen; the watermark is the one that was told of all of them."""
     marks = [part.watermark for part in parts]
-    least = None if None in marks else min(mark for mark in marks if mark is not None)
+    least = None if None in marks else min((mark for mark in marks if mark is not None), default=None)
     newest = {log: at for part in parts for log, at in part.newest.items()}
     return Seen(newest, {log: batch for part in parts for log, batch in part.active.items()}, least)
 

@@ -261,7 +261,8 @@ class KafkaSource(Source):
         """Each log goes, with its offset and the times that were seen of it, to the partition that reads it from now on."""
         ends = {log: end for part in parts for log, (_, end) in part.upto.logs.items()}
         ids = {topic: known for part in parts for topic, known in part.upto.ids.items()}
-        seen = together([Seen.of(part.tables) if part.tables is not None else Seen() for part in parts])
+        reading = [part for part in parts if part.upto.logs]  # the others were idle
+        seen = together([Seen.of(part.tables) if part.tables is not None else Seen() for part in reading])
         found = []
         for index in range(parallelism):
             mine = sorted(log for log in ends if reader_of(log, parallelism) == index)

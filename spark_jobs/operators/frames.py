@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)? ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 """ISO 8601, as it is written in text: a date, or a date and a time with or without an offset."""
-_ZONED = r":[0-9]{2}[0-9:.]* ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+ZONED = r":[0-9]{2}[0-9:.]* ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 END_OF_TIME = 1 << 62
 """Watermark of a source that has ended: every window closes."""
 
@@ -33,9 +33,14 @@ IDLE = END_OF_TIME + 1
 
 
 def least(marks: Iterable[int | None]) -> int | None:
-    """The watermark of who reads inputs with these: None until each has one, `IDLE` where none holds it back."""
-    known = [mark for mark in marks if mark != IDLE]
-    return None if None in known else min((mark for mark in known if mark is not None), default=IDLE)
+    """The watermark of who reads inputs with these: None until each has one, `IDLE` where none holds it back and not all
+    have ended."""
+    found = list(marks)
+    known = [mark for mark in found if mark != IDLE]
+    if None in known:
+        return None
+    lowest = min((mark for mark in known if mark is not None), default=IDLE)
+    return IDLE if lowest == END_OF_TIME and len(known) < len(found) else lowest
 
 
 class ColumnError(DataPlaneError):
@@ -90,7 +95,7 @@ def select(table: pa.Table, names: Sequence[str]) -> pa.Table:
 def times(table: pa.Table, name: str) -> Ints:
     """Event times of a column in microseconds since the epoch; ColumnError unless integers, timestamps, dates or ISO text,
     without nulls."""
-    array = column(table, name)
+    array = plain(column(table, name))
     if array.null_count:
         raise ColumnError(f"time column {name!r} has {array.null_count} nulls")
     if not pa.types.is_integer(array.type):
@@ -102,12 +107,15 @@ def times(table: pa.Table, name: str) -> Ints:
     return values
 
 
+def plain(array: pa.Array) -> pa.Array:
+    """An array without a dictionary."""
+    return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+
+
 def microseconds(array: pa.Array, name: str) -> Ints:
     """Timestamps, dates (their midnight) or ISO text without nulls as microseconds since the epoch, rounded down; without a
     zone they are UTC.  ColumnError for another type, and for a time that 64 bits do not hold."""
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()
-    if _is_text(array.type):
+    if is_text(array.type):
         array = instants(array.cast(pa.string()), name)
     if not (pa.types.is_timestamp(array.type) or pa.types.is_date(array.type)):
         raise ColumnError(
@@ -122,23 +130,25 @@ def microseconds(array: pa.Array, name: str) -> Ints:
     return values // 1000 if nanoseconds else values
 
 
-def instants(texts: Any, name: str) -> Any:
-    """ISO 8601 text, an array or chunks, as timestamps of microseconds in UTC, rounded down; what has no offset is UTC.
-    ColumnError names the column and a value that is none."""
+def instants(texts: Any, name: str, unit: str = "us") -> Any:
+    """ISO 8601 text, an array or chunks, as timestamps in UTC; what has no offset is UTC, and parts of a microsecond are cut
+    off, downwards, where that is the unit.  ColumnError names the column and a value that is none."""
     wrong = texts.filter(pc.invert(pc.match_substring_regex(texts, INSTANT)))
     if len(wrong):
         raise ColumnError(f"column {name!r}: {wrong[0].as_py()!r} is no time of ISO 8601")
-    texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
-    zoned, none = pc.match_substring_regex(texts, _ZONED), pa.scalar(None, pa.string())
+    if unit == "us":
+        texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
+    zoned, none = pc.match_substring_regex(texts, ZONED), pa.scalar(None, pa.string())
     try:
-        given = pc.if_else(zoned, texts, none).cast(pa.timestamp("us", "UTC"))
-        plain = pc.if_else(zoned, none, texts).cast(pa.timestamp("us"))
+        given = pc.if_else(zoned, texts, none).cast(pa.timestamp(unit, "UTC"))
+        naive = pc.if_else(zoned, none, texts).cast(pa.timestamp(unit))
     except pa.ArrowInvalid as error:
         raise ColumnError(f"column {name!r}: {error}") from None
-    return pc.coalesce(given, plain.cast(pa.int64()).cast(pa.timestamp("us", "UTC")))
+    return pc.coalesce(given, naive.cast(pa.int64()).cast(pa.timestamp(unit, "UTC")))
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's for text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from reprise.spark_jobs.contract import Inbox, Input, Operator, Range, Source, require_table
 from reprise.spark_jobs.errors import NotYetError, SourceError, StepError
-from reprise.spark_jobs.operators.frames import END_OF_TIME, IDLE, least
+from reprise.spark_jobs.operators.frames import END_OF_TIME, IDLE, later, least
 from reprise.spark_jobs.topology.binding import make_operator, make_source
 from reprise.spark_jobs.topology.graph import Partition, Topology, expand
 from reprise.spark_jobs.topology.resource import StreamTopology
@@ -55,6 +55,7 @@ def run_local(
             code[pid] = operator = make_operator(resource.operator(name))
             state[pid] = operator.initial(partition.place)
     before: dict[str, _Sent] = {}
+    marks: dict[str, int | None] = {}
     number = 0
     while batches is None or number < batches:
         number += 1
@@ -67,7 +68,13 @@ def run_local(
                 alive |= more
             else:
                 inbox = _inbox(topology, partition, number, now, before)
-                state[pid], sent = _step(worker, partition, state[pid], inbox)
+                idle = inbox.watermark == IDLE
+                if inbox.watermark is not None and not idle:  # it never goes back
+                    marks[pid] = later(marks.get(pid), inbox.watermark)
+                state[pid], sent = _step(
+                    worker, partition, state[pid], replace(inbox, watermark=marks.get(pid))
+                )
+                sent.watermark = IDLE if idle else sent.watermark
             now[pid] = sent
         yield {pid: sent.output for pid, sent in now.items()}
         if not alive:
@@ -90,8 +97,7 @@ def _read(
 
 def _step(operator: Operator, partition: Partition, state: Any, inbox: Inbox) -> tuple[Any, _Sent]:
     with _named(partition, inbox.batch):
-        heard = replace(inbox, watermark=None) if inbox.watermark == IDLE else inbox
-        state, output = operator.step(state, heard)
+        state, output = operator.step(state, inbox)
         require_table(output)
         return state, _send(partition, output, inbox.watermark)
 

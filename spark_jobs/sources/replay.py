@@ -8,6 +8,7 @@ never from when it is asked.
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -52,6 +53,8 @@ class FileSource(Source):
         self.time = time
         self.disorder = duration_us(disorder, "disorder", least=0)
         self.columns, self.types = _columns(columns)
+        if self.types:
+            require(self.columns, [self.time] if self.time is not None else [], "time")
 
     files = ("paths",)
 
@@ -68,9 +71,10 @@ class FileSource(Source):
         return self.columns or tuple(known)
 
     def found_types(self) -> Mapping[str, str]:
-        if self.time is not None:  # an event time that is none is an error here, and not in the first batch
-            _greatest(self._files(), self.types, self.time)
-        return {} if self.types else _shown(select(self._table(), self.columns))
+        table = self._table()  # what is no value of its type is an error here, and not in the first batch
+        if self.time is not None:
+            _greatest(self._files(), self.types, self._only(), self.time)
+        return {} if self.types else _shown(select(table, self.columns))
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         total = _share(self._table().num_rows, place)
@@ -87,7 +91,7 @@ class FileSource(Source):
             return None
         return (
             int(
-                _greatest(self._files(), self.types, self.time)[
+                _greatest(self._files(), self.types, self._only(), self.time)[
                     (span.end - 1) * place.parallelism + place.index
                 ]
             )
@@ -102,8 +106,11 @@ class FileSource(Source):
     def _files(self) -> tuple[str, ...]:
         return tuple(path for pattern in self.paths for path in _matching(pattern))
 
+    def _only(self) -> tuple[str, ...]:
+        return _with(self.columns, self.time)
+
     def _table(self) -> pa.Table:
-        return load_files(self._files(), self.types)
+        return load_files(self._files(), self.types, self._only())
 
 
 def _columns(given: Any) -> tuple[tuple[str, ...] | None, Types]:
@@ -120,11 +127,16 @@ def _shown(table: pa.Table) -> dict[str, str]:
     return {field.name: type_name(field.type) for field in table.schema}
 
 
+def _with(columns: Sequence[str] | None, time: str | None) -> tuple[str, ...]:
+    """The columns to read; empty: all."""
+    return () if columns is None else tuple(dict.fromkeys([*columns, *([] if time is None else [time])]))
+
+
 def _matching(pattern: str) -> list[str]:
     """The files of a path, sorted where it is a pattern.  Folders and files that exist are no patterns, whatever they are
     called."""
     path = Path(pattern)
-    base = next(parent for parent in (path, *path.parents) if parent.exists())
+    base = next((parent for parent in (path, *path.parents) if os.path.exists(parent)), Path())  # noqa: PTH110 - never raises
     rest = str(path.relative_to(base))
     if base == path or not glob.has_magic(rest):
         return [pattern]
@@ -132,8 +144,8 @@ def _matching(pattern: str) -> list[str]:
 
 
 @lru_cache(maxsize=8)
-def _greatest(paths: tuple[str, ...], types: Types, time: str) -> Ints:
-    greatest: Ints = np.maximum.accumulate(times(load_files(paths, types), time))
+def _greatest(paths: tuple[str, ...], types: Types, only: tuple[str, ...], time: str) -> Ints:
+    greatest: Ints = np.maximum.accumulate(times(load_files(paths, types, only), time))
     return greatest
 
 
@@ -181,9 +193,10 @@ class EventTimeReplay(Source):
         return self.columns or known
 
     def found_types(self) -> Mapping[str, str]:
-        if self.types or self.data.startswith(PACKAGE):
+        if self.data.startswith(PACKAGE):
             return {}
-        return _shown(select(_sorted(self.data, self.types, self.time)[0], self.columns))
+        table, _ = self._read_all()
+        return {} if self.types else _shown(select(table, self.columns))
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         if batch > self.batches():
@@ -194,7 +207,7 @@ class EventTimeReplay(Source):
         return max(start, _share(rows, place))
 
     def read(self, place: Place, batch: int, span: Range) -> pa.Table:
-        table, clock = _sorted(self.data, self.types, self.time)
+        table, clock = self._read_all()
         skipped = int(np.searchsorted(clock, self._bounds()[0]))
         return select(_rows(table.slice(skipped), place, span), self.columns)
 
@@ -222,12 +235,19 @@ class EventTimeReplay(Source):
         return first, max(first, until)
 
     def _clock(self) -> Ints:
-        return _sorted(self.data, self.types, self.time)[1]
+        return self._read_all()[1]
+
+    def _read_all(self) -> tuple[pa.Table, Ints]:
+        return _sorted(self.data, self.types, _with(self.columns, self.time), self.time)
 
 
 @lru_cache(maxsize=8)
-def _sorted(data: str, types: Types, time: str) -> tuple[pa.Table, Ints]:
-    table = nycflights(data.removeprefix(PACKAGE)) if data.startswith(PACKAGE) else load_files((data,), types)
+def _sorted(data: str, types: Types, only: tuple[str, ...], time: str) -> tuple[pa.Table, Ints]:
+    table = (
+        nycflights(data.removeprefix(PACKAGE))
+        if data.startswith(PACKAGE)
+        else load_files((data,), types, only)
+    )
     clock = times(table, time)
     if np.any(np.diff(clock) < 0):
         order = np.argsort(clock, kind="stable")

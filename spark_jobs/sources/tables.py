@@ -31,7 +31,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
-from reprise.spark_jobs.operators.frames import ColumnError, to_arrow
+from reprise.spark_jobs.operators.frames import ColumnError, is_text, to_arrow
 from reprise.spark_jobs.sources import json_values
 from reprise.spark_jobs.sources.text_types import converted, infer
 
@@ -60,20 +60,22 @@ class _File:
 
 
 @lru_cache(maxsize=16)
-def load_files(paths: tuple[str, ...], types: Types = ()) -> pa.Table:
+def load_files(paths: tuple[str, ...], types: Types = (), only: tuple[str, ...] = ()) -> pa.Table:
     """The rows of parquet, CSV and JSON-lines files one after the other.  `types`: of all columns that are read, where they
-    are declared; else types are found over all files together, and no value changes by it.  TableError names the file, or
-    the column, that cannot be read."""
-    files, declared = [_read(path) for path in paths], dict(types)
-    names = tuple(declared) or tuple(dict.fromkeys(name for file in files for name in file.columns))
-    if not names or not files:
+    are declared; else types are found over all files together, and no value changes by it.  `only`: columns to read; empty:
+    all.  TableError names the file, or the column, that cannot be read."""
+    files, declared, said = [_read(path) for path in paths], dict(types), ", ".join(paths)
+    names = tuple(dict.fromkeys(name for file in files for name in file.columns))
+    for name in only:
+        if name not in names:
+            raise TableError(f"no column {name!r}; the columns are {', '.join(names)}")
+    if not (chosen := tuple(declared) or only or names) or not files:
         return pa.table({})
-    said = ", ".join(paths)
     try:
-        columns = [_typed(files, name, declared.get(name)) for name in names]
-    except ColumnError as error:
+        columns = [_typed(files, name, declared.get(name)) for name in chosen]
+        tables = [pa.table(dict(zip(chosen, parts, strict=True))) for parts in zip(*columns, strict=True)]
+    except (ColumnError, ValueError) as error:
         raise TableError(f"cannot read {said}: {error}{'' if declared else _DECLARE}") from error
-    tables = [pa.table(dict(zip(names, parts, strict=True))) for parts in zip(*columns, strict=True)]
     try:
         return pa.concat_tables(tables, promote_options="default").combine_chunks()
     except pa.ArrowException as error:
@@ -93,9 +95,9 @@ def head(path: str, field: str) -> tuple[str, ...]:
         return tuple(_read(path).columns)
     except OSError as error:
         raise SpecError(field, f"{path}: {os.strerror(error.errno) if error.errno else error}") from error
-    except (pa.ArrowException, TableError) as error:
+    except (ValueError, csv.Error, pa.ArrowException, TableError) as error:
         kind = Path(path).suffix.lstrip(".")
-        text = str(error).removeprefix(f"cannot read {path}: ")
+        text = _in_words(error).removeprefix(f"cannot read {path}: ")
         raise SpecError(field, f"{path}: is not {kind} that can be read: {text}") from error
 
 
@@ -155,7 +157,12 @@ def _read_json(path: str) -> _File:
             if not (text := (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).strip()):
                 continue
             try:
-                row = json.loads(text.decode(), parse_float=json_values.number, parse_constant=_no_number)
+                row = json.loads(
+                    text.decode(),
+                    object_pairs_hook=_row,
+                    parse_float=json_values.number,
+                    parse_constant=_no_number,
+                )
             except UnicodeDecodeError:
                 raise
             except (ValueError, RecursionError) as error:
@@ -171,6 +178,12 @@ def _read_json(path: str) -> _File:
     for short in columns.values():
         short.extend([None] * (rows - len(short)))
     return _File("json", rows, columns)
+
+
+def _row(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
 
 
 def _no_number(text: str) -> float:
@@ -208,11 +221,25 @@ def _typed(files: Sequence[_File], name: str, declared: pa.DataType | None) -> l
     return found
 
 
-def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> Any:
+    """A column of a file that has types, where the cast changes no value."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    was = column.type
+    if is_text(was):
+        return converted(column.cast(pa.string()), kind, name)
+    alike = [
+        (pa.types.is_integer, pa.types.is_integer), (pa.types.is_integer, pa.types.is_floating),
+        (pa.types.is_integer, pa.types.is_decimal), (pa.types.is_floating, pa.types.is_float64),
+        (pa.types.is_decimal, pa.types.is_decimal), (pa.types.is_timestamp, pa.types.is_timestamp),
+        (pa.types.is_date, pa.types.is_timestamp), (pa.types.is_date, pa.types.is_date),
+    ]  # fmt: skip
+    if not (was == kind or pa.types.is_null(was) or any(a(was) and b(kind) for a, b in alike)):
+        raise ColumnError(f"column {name!r} is {kind}, and {was} in the file")
     try:
         return column.cast(kind)
     except pa.ArrowException as error:
-        raise ColumnError(f"column {name!r} is {kind}, and {column.type} in the file: {error}") from None
+        raise ColumnError(f"column {name!r} is {kind}, and {was} in the file: {error}") from None
 
 
 @lru_cache(maxsize=8)

@@ -1,24 +1,45 @@
 """Types of columns whose values are text: found over all files at once, and never such that a value changes.
 
-A column gets the first type of `KINDS` that each of its values can be written as: text with a leading zero is no number, and
-a number with more digits than its type holds stays text.
+A column gets the first type that each of its values can be written as: text with a leading zero is no number, and a number
+with more digits than its type holds stays text.  A declared type takes more ways to write a value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reprise.spark_jobs.operators.frames import INSTANT, ColumnError, instants
+from reprise.spark_jobs.operators.frames import INSTANT, ZONED, ColumnError, instants, is_text
 
-NOTHING = pa.array(["", "null", "NULL", "NA", "N/A", "NaN", "nan"])
-"""Text that is null in a column of another type than text."""
+NOTHING = pa.array(
+    [
+        *(
+            "",
+            "#N/A",
+            "#N/A N/A",
+            "#NA",
+            "-1.#IND",
+            "-1.#QNAN",
+            "-NaN",
+            "-nan",
+            "1.#IND",
+            "1.#QNAN",
+            "N/A",
+            "NA",
+        ),
+        *("NULL", "NaN", "n/a", "nan", "null"),
+    ]
+)
+"""Text that is null in a column of another type than text, as Arrow and others have it."""
 _WHOLE = r"^-?(0|[1-9][0-9]*)$"
-_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_NUMBER = r"^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_ANY_WHOLE = r"^[+-]?[0-9]+$"
+_ANY_NUMBER = r"^[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|inf|Inf|Infinity)$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_BELOW_MICROSECONDS = r"\.[0-9]{7}"
 _EXACT_DIGITS = 15
 """So many decimal digits are the same after they were a double."""
 
@@ -31,29 +52,52 @@ def infer(texts: Texts) -> pa.DataType:
     given = given.filter(pc.invert(pc.is_in(given, NOTHING))).drop_null()
     if not len(given):
         return pa.null()
-    return next((kind for kind, fits in KINDS if fits(given)), pa.string())
+    for kind, fits in KINDS:
+        if fits(given):
+            return kind
+    if _all(given, INSTANT):
+        unit = "ns" if _any(given, _BELOW_MICROSECONDS) else "us"
+        kind = pa.timestamp(unit, "UTC" if _any(given, ZONED) else None)
+        if _converts(given, kind):
+            return kind
+    return pa.string()
 
 
-def converted(texts: Texts, kind: pa.DataType, name: str) -> Texts:
-    """A column of text as one of this type.  ColumnError names the column and a value that is none."""
-    if pa.types.is_string(kind):
-        return texts
-    if pa.types.is_null(kind):
-        return pa.nulls(len(texts))
-    values = pc.utf8_trim_whitespace(texts)
-    values = pc.if_else(pc.is_in(values, NOTHING), pa.scalar(None, pa.string()), values)
+def converted(texts: Texts, kind: pa.DataType, name: str, nothing: pa.Array = NOTHING) -> Texts:
+    """A column of text as one of this type; `nothing`: text that is null.  ColumnError names the column and a value that is
+    none."""
     try:
+        if is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return _as(texts, kind)
+        if pa.types.is_null(kind):
+            return pa.nulls(len(texts))
+        values = pc.utf8_trim_whitespace(texts)
+        values = pc.if_else(pc.is_in(values, nothing), pa.scalar(None, pa.string()), values)
         if pa.types.is_timestamp(kind):
-            moments: Texts = instants(values, name).cast(kind)
-            return moments
+            unit = "ns" if _any(values, _BELOW_MICROSECONDS) else "us"
+            return _as(instants(values, name, unit), kind)
         if pa.types.is_integer(kind):  # Arrow takes hexadecimal numbers, too
-            _require(values, _WHOLE, kind, name)
+            _require(values, _ANY_WHOLE, kind, name)
+            return _as(pc.replace_substring_regex(values, r"^\+?(-?)0*([0-9])", r"\1\2"), kind)
         if pa.types.is_floating(kind):
-            _require(values, _NUMBER, kind, name)
-        typed: Texts = values.cast(kind)
-        return typed
+            _require(values, _ANY_NUMBER, kind, name)
+            plain = pc.replace_substring_regex(values, r"^\+", "")
+            return require_finite(_as(plain, kind), pc.match_substring_regex(plain, "[iI]nf"), kind, name)
+        return _as(values, kind)
     except pa.ArrowException as error:
         raise ColumnError(f"column {name!r} is {kind}: {error}") from None
+
+
+def require_finite(values: Texts, infinite: Texts, kind: pa.DataType, name: str) -> Texts:
+    """ColumnError where a number became infinite that is not, by `infinite`."""
+    if pc.any(pc.and_not(pc.is_inf(values), infinite)).as_py():
+        raise ColumnError(f"column {name!r} is {kind}, and a value is beyond that")
+    return values
+
+
+def _as(values: Texts, kind: pa.DataType) -> Texts:
+    found: Texts = values.cast(kind)
+    return found
 
 
 def _require(values: Texts, pattern: str, kind: pa.DataType, name: str) -> None:
@@ -62,53 +106,51 @@ def _require(values: Texts, pattern: str, kind: pa.DataType, name: str) -> None:
         raise ColumnError(f"column {name!r} is {kind}, and {wrong[0].as_py()!r} is none")
 
 
-def _matches(pattern: str) -> Callable[[Texts], bool]:
-    return lambda given: bool(pc.all(pc.match_substring_regex(given, pattern)).as_py())
+def _all(texts: Texts, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, pattern)).as_py())
 
 
-def _is(kind: pa.DataType, pattern: str) -> Callable[[Texts], bool]:
-    def fits(given: Texts) -> bool:
-        if not _matches(pattern)(given):
-            return False
-        try:
-            given.cast(kind)
-        except pa.ArrowInvalid:
-            return False
-        return True
-
-    return fits
+def _any(texts: Texts, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
-def _is_double(given: Texts) -> bool:
-    """Whether each value is a number that a double holds as it is written."""
-    if not _matches(_NUMBER)(given):
-        return False
-    digits = pc.replace_substring_regex(given, r"[eE].*|[^0-9]", "")
-    long = given.filter(pc.greater(pc.utf8_length(digits), _EXACT_DIGITS)).unique().to_pylist()
-    far = given.filter(pc.match_substring_regex(given, r"[eE]")).unique().to_pylist()
-    return all(is_exact(text) for text in (*long, *far))
-
-
-def is_exact(text: str) -> bool:
-    """Whether a double that is read from this text is written as the same number."""
-    return Decimal(repr(float(text))) == Decimal(text)
-
-
-def _is_instant(given: Texts) -> bool:
-    if not _matches(INSTANT)(given):
-        return False
+def _converts(given: Texts, kind: pa.DataType) -> bool:
     try:
-        instants(given, "")
+        converted(given, kind, "")
     except ColumnError:
         return False
     return True
 
 
+def _is(kind: pa.DataType, pattern: str) -> Callable[[Texts], bool]:
+    return lambda given: _all(given, pattern) and _converts(given, kind)
+
+
+def _is_double(given: Texts) -> bool:
+    """Whether each value is a number that a double holds as it is written."""
+    if not _all(given, _NUMBER) or _all(given, _WHOLE):  # whole numbers beyond 64 bits
+        return False
+    digits = pc.replace_substring_regex(given, r"[eE].*|[^0-9]", "")
+    doubtful = pc.or_(
+        pc.greater(pc.utf8_length(digits), _EXACT_DIGITS), pc.match_substring_regex(given, "[eE]")
+    )
+    return all(map(is_exact, given.filter(doubtful).unique().to_pylist()))
+
+
+def is_exact(text: str) -> bool:
+    """Whether a double that is read from this text is the same number, to as many digits as are written."""
+    try:
+        written = Decimal(text)
+        precision = Context(prec=max(1, len(written.as_tuple().digits)))
+        return precision.create_decimal(Decimal(float(text))) == written
+    except (ArithmeticError, ValueError):  # beyond all exponents
+        return False
+
+
 KINDS: tuple[tuple[pa.DataType, Callable[[Texts], bool]], ...] = (
-    (pa.bool_(), _matches("^(true|false|True|False|TRUE|FALSE)$")),
+    (pa.bool_(), lambda given: _all(given, "^(true|false|True|False|TRUE|FALSE)$")),
     (pa.int64(), _is(pa.int64(), _WHOLE)),
     (pa.uint64(), _is(pa.uint64(), _WHOLE)),
     (pa.float64(), _is_double),
     (pa.date32(), _is(pa.date32(), _DATE)),
-    (pa.timestamp("us", "UTC"), _is_instant),
 )

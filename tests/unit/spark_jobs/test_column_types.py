@@ -48,7 +48,10 @@ def test_other_ways_to_write_a_type(text: str, kind: pa.DataType) -> None:
     assert parse_type(text, "f") == kind
 
 
-@pytest.mark.parametrize("text", ["", "number", "list<>", "decimal(77, 2)", "decimal", "timestamp[h]"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "number", "null", "timestamp[us, Mars/Base]", "list<>", "decimal(77, 2)", "decimal", "timestamp[h]"],
+)
 def test_what_is_no_type_is_refused_with_examples(text: str) -> None:
     with pytest.raises(SpecError, match=r"there is no type .*examples: int64, .*decimal\(18, 2\)") as caught:
         parse_type(text, "columns.a")

@@ -153,3 +153,9 @@ def test_rows_that_cannot_be_read_are_an_error_before_the_first_batch(tmp_path: 
     assert said.exit_code == 1
     assert "spec.sources[rows]: column 'at': 'soon' is no time of ISO 8601" in said.output
     assert "valid" not in said.output
+
+
+def test_a_value_that_is_not_of_its_declared_type_is_an_error_before_the_first_batch(tmp_path: Path) -> None:
+    said = CliRunner().invoke(command, ["-f", str(of_files(tmp_path, "v\nsoon\n", columns={"v": "int64"}))])
+    assert said.exit_code == 1
+    assert "spec.sources[rows]: cannot read" in said.output and "'soon' is none" in said.output

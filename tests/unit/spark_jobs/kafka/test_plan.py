@@ -156,7 +156,7 @@ def test_other_partitions_read_on_each_log_where_it_was_left(
     for index, part in enumerate(after):
         assert part.tables is not None
         seen = Seen.of(part.tables)
-        assert seen.watermark == 5
+        assert seen.watermark == min(5 + i for i, one in enumerate(parts) if one.upto.logs)
         assert seen.newest == {log: 10 * left[log] for log in part.upto.logs if left[log]}
         assert seen.active.keys() == seen.newest.keys()
         span = reading.plan(Place("in", index, now), 2, part.upto)
@@ -167,12 +167,15 @@ def test_other_partitions_read_on_each_log_where_it_was_left(
     assert sum(part.upto.end for part in after) == sum(left.values())
 
 
-def test_without_a_watermark_of_all_there_is_none() -> None:
+@pytest.mark.parametrize(("logs", "expected"), [({"t/1": (0, 0)}, None), ({}, 3)])
+def test_without_a_watermark_of_all_that_have_logs_there_is_none(
+    logs: dict[str, tuple[int, int]], expected: int | None
+) -> None:
     reading, _ = source()
     parts = [
         SourcePart(Range(0, 1, {"t/0": (0, 1)}), Seen({"t/0": 3}, {"t/0": 1}, 3).tables()),
-        SourcePart(Range(0, 0)),
+        SourcePart(Range(0, 0, logs)),
     ]
     (part,) = reading.repartition("in", parts, 1)
     assert part.tables is not None
-    assert Seen.of(part.tables).watermark is None
+    assert Seen.of(part.tables).watermark == expected

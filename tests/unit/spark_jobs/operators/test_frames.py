@@ -152,7 +152,9 @@ def test_time_does_not_go_back(before: Any, now: int, told: int) -> None:
         ([5, IDLE], 5),
         ([None, IDLE], None),
         ([IDLE, IDLE], IDLE),
-        ([END_OF_TIME, IDLE], END_OF_TIME),
+        ([END_OF_TIME, IDLE], IDLE),
+        ([END_OF_TIME, IDLE, 7], 7),
+        ([END_OF_TIME, END_OF_TIME], END_OF_TIME),
         ([END_OF_TIME, 7], 7),
     ],
 )
