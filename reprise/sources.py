@@ -5,6 +5,7 @@ These names are promised to stay (docs/stability.md).
 
 from reprise.spark_jobs.sources import (
     END_OF_TIME,
+    IDLE,
     EventTimeReplay,
     FileSource,
     GeneratorSource,
@@ -16,6 +17,7 @@ from reprise.spark_jobs.sources import (
 
 __all__ = [
     "END_OF_TIME",
+    "IDLE",
     "EventTimeReplay",
     "FileSource",
     "GeneratorSource",

@@ -214,8 +214,8 @@ class Revisions:
                 f"batches after checkpoint {newest}, up to {written} at most, are made again by changed code: an output "
                 "that has shown other rows for them waits"
             )
-        # that nothing was released is not enough: output up to the checkpoint may be staged, and is shown by this code alone
-        self.nothing_after = newest if drained == newest or not (newest or written) else None
+        # that nothing was released is not enough: output up to the checkpoint may be staged, and this code alone shows it
+        self.nothing_after = newest if drained == newest else None
         self._write(self.nothing_after)
         self._fence.check()
         self._written.forget_before(self._fence.epoch)

@@ -129,7 +129,12 @@ class AskingClient:
 
     def list_topics(self, timeout: float) -> Any:
         self._ask()
-        return SimpleNamespace(topics={INPUT: SimpleNamespace(error=None, partitions=range(PARTITIONS))})
+        topic = SimpleNamespace(error=None, partitions=range(PARTITIONS))
+        return SimpleNamespace(topics={INPUT: topic}, cluster_id="cluster")
+
+    def describe_topics(self, asked: Any, request_timeout: float) -> Any:
+        self._ask()
+        return {INPUT: SimpleNamespace(result=lambda _timeout: SimpleNamespace(topic_id="of-input"))}
 
     def list_offsets(
         self, asked: Mapping[TopicPartition, Any], isolation_level: Any, request_timeout: float

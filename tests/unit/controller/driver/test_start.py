@@ -266,7 +266,6 @@ def test_what_is_damaged_or_refused_is_not_tried_again(tmp_path: Path) -> None:
     (tmp_path / "cp" / "stream.json").write_text('{"began": 1.0}')
     found = Starting(tmp_path, tree)._started()
     assert found is not None
-    found[0].releases()
     found[0].ledger.reach(5)
     driver = Starting(tmp_path, tree)
     driver.resource = NEW
