@@ -192,8 +192,9 @@ class KafkaSource(Source):
             start = known[1]
             if start > end and now.cluster > 0:
                 raise SourceError(f"{log}: the standby cluster ends at {end}, before offset {start}")
-            if not first <= start <= end or _created_again(log, before, now):
-                start = self._lost(log, start, first, end, _created_again(log, before, now))
+            again = _created_again(log, before, now)
+            if again or not first <= start <= end:
+                start = self._lost(log, start, first, end, again)
         limit = end if self.until is None else min(end, self.until[log])
         return start, max(start, limit)
 
@@ -204,8 +205,8 @@ class KafkaSource(Source):
 
     def _lost(self, log: str, start: int, first: int, end: int, again: bool) -> int:
         what = f"{log}: the next offset is {start}, but the log now has {first} to {end}"
-        why = "retention has removed what lies between" if first > start else "the log was cut"
-        why = "the topic was deleted and created again" if again else why
+        cut = "retention has removed what lies between" if first > start else "the log was cut"
+        why = "the topic was deleted and created again" if again else cut
         if not self.skip_lost:
             raise SourceError(f"{what}: {why}; `on_offsets_lost: earliest` goes on from {first}")
         self._notices.append(f"{what}: {why}; going on from {first}")

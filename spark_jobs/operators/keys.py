@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reprise.spark_jobs.operators.chunks import ChunkStore
-from reprise.spark_jobs.operators.frames import ColumnError, Ints, column
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, plain
 from reprise.spark_jobs.pages import Part
 from reprise.spark_jobs.spill import SpillStore
 
@@ -61,14 +61,13 @@ def group(table: pa.Table, by: Sequence[str]) -> Groups:
 def _one_form(array: pa.Array) -> pa.Array:
     """Keys that are equal with equal bits, as Arrow compares these.  Of numbers NaN has many forms (x86 computes 0/0 with
     another sign than the constant has), and zero has two."""
-    if isinstance(array, pa.DictionaryArray):  # of numbers, as data frames store categories
-        array = array.dictionary_decode()
+    array = plain(array)  # a dictionary of numbers, as data frames store categories
     if not pa.types.is_floating(array.type):
         return array
     wide = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
     nan, zero = pa.array([_NAN, 0.0]).cast(array.type)
-    plain: pa.Array = pc.if_else(pc.equal(wide, 0.0), zero, pc.if_else(pc.is_nan(wide), nan, array))
-    return plain
+    found: pa.Array = pc.if_else(pc.equal(wide, 0.0), zero, pc.if_else(pc.is_nan(wide), nan, array))
+    return found
 
 
 def _encoded(array: pa.Array, name: str) -> pa.DictionaryArray:

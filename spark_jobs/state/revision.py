@@ -3,8 +3,8 @@
 Problem: a driver goes on after the newest complete checkpoint, and batches after it that were shown before are made again.
 With the same code that is the same output; with other code it is not, and sinks then wait for ever.  So each driver
 writes down beside the ledger, before it releases anything, of which revision it is (`revisions/<epoch>.json`), and in the
-same file whether anything is released after the checkpoint that it begins with, and at last the one at which it has drained.
-The ledger alone cannot tell: sources that are not live are written ahead.
+same file the checkpoint at which the stream has drained: that of its own drain, or the one before it began, as long as it
+has released nothing.  The ledger alone cannot tell: sources that are not live are written ahead.
 
 Invariant: no batch that may have been shown is made again by another revision, unless `spec.upgrade: replay` asks for that.
 The record of the newest epoch counts: what a driver that was frozen writes beside its successor has an older epoch in its
@@ -223,7 +223,7 @@ class Revisions:
         return said
 
     def released_nothing_after(self, newest: int, written: int) -> bool:
-        """Whether no batch behind the checkpoint `newest` was released by anybody; ranges are on record up to `written`."""
+        """Whether nobody released a batch behind checkpoint `newest`; `written`: the last that may have been released."""
         return written <= newest or self.newest()[1] == newest
 
     def releases(self) -> None:
