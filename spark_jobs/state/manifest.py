@@ -1,14 +1,8 @@
 """The manifest of a checkpoint: which snapshot of each partition it takes, and where sources go on.
 
-Its JSON has a version.  Version 1 had none: a position, and a file for each partition with state.  Version 2 says the
-same in the same fields while all snapshots are of one round, so that an earlier Reprise can still go on from it; any
-other line is listed as `snapshots` and has no `files`, and an earlier Reprise refuses it.  Version 3 is written where a
-state is in pages (`reprise.spark_jobs.state.page_file`), which an earlier Reprise cannot read; nothing else is new in it.
-Version 4 was written where a state is stored slot by slot (`reprise.spark_jobs.state.window_log`), for the same reason, and
-version 5 had earlier segments by their numbers.  Version 6 is, as segments have a version of their own since.  Beside a line
-a manifest may have what partitions had before (`before`), with `snapshots` only; what a reader has to know of those counts
-as what it has to know of the line.  Version 7 is written where a state is of another version than the first
-(`reprise.spark_jobs.state.state_versions`): an earlier Reprise would hand it to a class that does not read it.
+Its JSON has a version, so that an earlier Reprise refuses what it cannot read.  While all snapshots are of one round it
+lists `files`.  Any other line is listed as `snapshots`; beside those a manifest may have what partitions had before
+(`before`).
 """
 
 from __future__ import annotations
@@ -17,17 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprise.spark_jobs.contract import FIRST_STATE_VERSION
 from reprise.spark_jobs.errors import NewerVersionError
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
 
 MANIFEST_VERSION = 7
-_OF_LOGS = 6
-"""Where all states are of the first version."""
-_OF_PAGES = 3
-"""Where none is stored slot by slot either."""
-_OF_TABLES = 2
-"""Where none is in pages either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +69,18 @@ class Manifest:
     def of_many_ages(self) -> tuple[str, ...]:
         """Partitions that are stored slot by slot and begin with slots of different ages, also with what they had before,
         sorted: batches in between are applied once more to some of them, and give nothing."""
-        mixed = (s for s in self._every if s.kind is Kind.WINDOW_LOG and s.position < s.sent)
-        return tuple(sorted({s.partition for s in mixed}))
-
-    @property
-    def _every(self) -> tuple[Snapshot, ...]:
-        return (*self.snapshots.values(), *self.before.values())
+        every = (*self.snapshots.values(), *self.before.values())
+        return tuple(
+            sorted({s.partition for s in every if s.kind is Kind.WINDOW_LOG and s.position < s.sent})
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         line: dict[str, Any] = {"files": {p: f.to_json() for p, f in self.files.items()}}
         if self.apart or self.before:
             line = {"snapshots": {p: s.to_json() for p, s in self.snapshots.items()}}
-        paged = any(s.file is not None and s.file.all_bytes is not None for s in self._every)
-        versioned = any(
-            s.file is not None and s.file.state_version != FIRST_STATE_VERSION for s in self._every
-        )
-        logged = any(s.kind is Kind.WINDOW_LOG for s in self._every)
         return {
-            "version": MANIFEST_VERSION
-            if versioned
-            else _OF_LOGS
-            if logged
-            else _OF_PAGES
-            if paged
-            else _OF_TABLES,
+            "version": MANIFEST_VERSION,
             "position": self.position,
             **line,
             "offsets": dict(self.offsets),
@@ -117,10 +91,10 @@ class Manifest:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Manifest:
-        """The inverse of `to_json`, and of earlier versions.  ValueError: something is missing.  NewerVersionError: it says
-        what this version does not know, and so is not damaged."""
+        """The inverse of `to_json`.  ValueError: something is missing.  NewerVersionError: it says what this version does
+        not know, and so is not damaged."""
         try:
-            if (version := int(data.get("version", 1))) > MANIFEST_VERSION:
+            if (version := int(data["version"])) > MANIFEST_VERSION:
                 raise NewerVersionError(
                     f"the manifest of checkpoint {data['position']} has version {version}; this Reprise reads versions up "
                     f"to {MANIFEST_VERSION}: it was written by a newer version"

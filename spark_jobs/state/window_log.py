@@ -8,7 +8,7 @@ A log is a row of segments, each a file that is written once.  A segment is a ro
 before the body, the length once more behind it, so that it is read from its end backwards.  `end` closes a batch:
 a batch without an intact `end` does not exist, so whatever is cut off the tail of a segment, what stays is whole batches.
 The last record of a segment is its index, from batches to offsets; where it is missing it is made again by reading all.
-`begin` says the version of what is in the records: version 1 said the columns alone.
+`begin` says the version of what is in the records.
 
 Source: Z. Sebepou, K. Magoutis, "CEC: Continuous Eventual Checkpointing for Data Stream Processing Operators", sections
 II-B and IX.  It departs: there each tuple has its record; here a record holds the slots of one batch as one Arrow table,
@@ -86,10 +86,8 @@ def begin(columns: Sequence[str]) -> bytes:
 
 
 def columns_of(body: bytes) -> tuple[str, ...]:
-    """The inverse, also of version 1.  NewerVersionError: the segment says what this version does not know."""
+    """The inverse.  NewerVersionError: the segment says what this version does not know."""
     said = json.loads(body)
-    if isinstance(said, list):
-        return tuple(said)
     if (version := int(said["version"])) > LOG_VERSION:
         raise NewerVersionError(
             f"a segment has version {version}; this Reprise reads versions up to {LOG_VERSION}: it was written by a newer "

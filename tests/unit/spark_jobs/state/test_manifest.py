@@ -1,5 +1,4 @@
-"""Manifests: what earlier versions wrote is read, what this one writes an earlier one reads or refuses, and none calls the
-other's damaged without saying so."""
+"""Manifests: what is written is read as it was, and what a newer version has written is not called damaged."""
 
 from __future__ import annotations
 
@@ -18,38 +17,6 @@ from reprise.spark_jobs.state.manifest import Manifest
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
 
 FILE = StateFile("cp-00000400/count.0.host-3.2.1.7.state", 2048, "9f2c")
-
-VERSION_1 = """{
- "position": 400,
- "files": {
-  "count.0": {
-   "path": "cp-00000400/count.0.host-3.2.1.7.state",
-   "size": 2048,
-   "sha256": "9f2c"
-  }
- },
- "offsets": {
-  "tweets.0": 40000
- }
-}"""
-"""As it was written while manifests had no version."""
-
-VERSION_1_WITH_LOGS = (
-    """{"position": 7, "files": {}, "offsets": {"s.0": 70}, "logs": {"s.0": {"t/0": 30, "t/1": 40}}}"""
-)
-
-
-def test_a_manifest_of_version_1_is_a_round() -> None:
-    manifest = Manifest.from_json(json.loads(VERSION_1))
-    assert manifest == Manifest.of_round(400, {"count.0": FILE}, {"tweets.0": 40000})
-    assert manifest.snapshot("count.0") == Snapshot.round("count.0", 400, FILE)
-    assert manifest.snapshot("map.0") == Snapshot.round("map.0", 400), "it has no state"
-    assert manifest.files == {"count.0": FILE}
-
-
-def test_a_manifest_of_version_1_keeps_its_logs() -> None:
-    manifest = Manifest.from_json(json.loads(VERSION_1_WITH_LOGS))
-    assert manifest == Manifest.of_round(7, {}, {"s.0": 70}, {"s.0": {"t/0": 30, "t/1": 40}})
 
 
 def test_a_line_says_where_its_numbers_begin_only_where_messages_are_counted() -> None:
@@ -83,9 +50,9 @@ def test_every_line_comes_back_as_it_was(snapshot: Snapshot, position: int) -> N
     assert (back.position, back.files, back.offsets) == (manifest.position, manifest.files, manifest.offsets)
 
 
-@pytest.mark.parametrize("missing", ["position", "files", "offsets"])
+@pytest.mark.parametrize("missing", ["version", "position", "files", "offsets"])
 def test_what_is_no_manifest_is_refused(missing: str) -> None:
-    data = json.loads(VERSION_1)
+    data = Manifest.of_round(400, {"count.0": FILE}, {"tweets.0": 40000}).to_json()
     del data[missing]
     with pytest.raises(ValueError, match="no manifest"):
         Manifest.from_json(data)
@@ -171,9 +138,6 @@ def test_what_partitions_had_before_the_line_comes_back_and_its_files_are_kept(t
     manifest = Manifest(5, {"a.0": newer}, {}, before={"a.0": older})
     written = json.loads(json.dumps(manifest.to_json()))
     assert Manifest.from_json(written) == manifest
-    assert written["version"] == 6
-    del written["before"]
-    assert Manifest.from_json({**written, "version": 4}).before == {}, "of an earlier version"
     store = CheckpointStore(str(tmp_path))
     for batch in (3, 4, 5, 7, 9):
         path = tmp_path / segment_of(batch).path
@@ -206,14 +170,6 @@ def test_other_code_is_not_let_in_by_the_newest_checkpoint_alone(tmp_path: Path)
     store.prune(1)
     assert store.positions() == [80]
     assert store.of_many_ages() == frozenset()
-
-
-def test_a_log_that_a_partition_had_before_another_protocol_counts_for_the_version() -> None:
-    """The record that follows a change of protocol: an earlier version must not take what it cannot read."""
-    table = Snapshot("a.0", 80, FILE, Kind.LOCAL, 80, 81, 3)
-    written = Manifest(60, {"a.0": table}, {}, before={"a.0": MIXED}).to_json()
-    assert written["version"] == 6
-    assert Manifest(60, {"a.0": table}, {}, before={"a.0": table}).to_json()["version"] == 2
 
 
 def test_what_partitions_had_before_is_never_beside_files_of_a_round() -> None:

@@ -16,7 +16,6 @@ from reprise.spark_jobs.errors import DamagedError, NewerVersionError, StoreErro
 from reprise.spark_jobs.node import snapshots
 from reprise.spark_jobs.operators.aggregates import ROWS
 from reprise.spark_jobs.operators.slots import Accumulators, restore
-from reprise.spark_jobs.state import manifest as manifest_module
 from reprise.spark_jobs.state import page_file
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.epochs import claim_epoch
@@ -345,16 +344,6 @@ def test_a_state_in_pages_is_encoded_once_however_often_storing_it_is_tried(
     assert store.read_state(StateFile.from_json(acks[0].file or {})) == expected
 
 
-def test_a_manifest_says_by_its_version_that_states_are_in_pages(
-    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_of_states_in_pages_comes_back_as_it_was(store: CheckpointStore) -> None:
     paged = Manifest.of_round(7, {"count.0": Partition(store).stored(7)}, {"in.0": 1})
-    whole = Manifest.of_round(7, {"count.0": StateFile("cp-7/x.state", 3, "ab")}, {"in.0": 1})
-    assert (paged.to_json()["version"], whole.to_json()["version"]) == (3, 2)
-    assert whole.to_json()["files"] == {"count.0": {"path": "cp-7/x.state", "size": 3, "sha256": "ab"}}
-    for each in (paged, whole):
-        assert Manifest.from_json(each.to_json()) == each
-    monkeypatch.setattr(manifest_module, "MANIFEST_VERSION", 2)  # an earlier Reprise
-    assert Manifest.from_json(whole.to_json()) == whole
-    with pytest.raises(NewerVersionError, match="newer version"):
-        Manifest.from_json(paged.to_json() | {"version": 3})
+    assert Manifest.from_json(paged.to_json()) == paged
