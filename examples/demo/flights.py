@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -30,7 +31,8 @@ from reprise.controller.local.cluster.config import ClusterConfig
 from reprise.controller.local.faults.faults import Fault, load_faults
 from reprise.controller.local.report.history import read_events
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
-from reprise.controller.local.run.supervisor import run_topology
+from reprise.controller.local.run.supervisor import Watcher, run_topology
+from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import StreamTopology, override
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -115,6 +117,7 @@ def run(
     quiet: bool,
     python_path: str = "",
     timeout_s: float = RUN_TIMEOUT_S,
+    watch: Watcher = lambda _state, _actions: None,
 ) -> RunResult:
     """One run on a cluster that is there, shown as it goes; KeyboardInterrupt when it was interrupted."""
     config = RunConfig(
@@ -127,7 +130,12 @@ def run(
     )
     began = time.monotonic()
     with display_for(console, f"{resource.name} ({out.name})", quiet) as display:
-        result = run_topology(config, display.watch, display.progress)
+
+        def both(state: RunState, actions: list[dict[str, Any]]) -> None:
+            display.watch(state, actions)
+            watch(state, actions)
+
+        result = run_topology(config, both, display.progress)
     if result.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     reason = f": {result.reason}" if result.reason else ""

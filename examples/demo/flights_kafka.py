@@ -1,9 +1,9 @@
 """`python -m examples.demo.flights_kafka`: Kafka in, Kafka out, eight of ten nodes lost, and every row counted.
 
 A real broker and a real cluster are started; flights are sent into a topic while a topology turns them into delays by
-carrier, airport and route.  The verdict is what a consumer of committed messages finds: each (key, window) once, with the
-numbers that a group-by over all flights gives.  Exit code 0 when that holds and the nodes were killed as scheduled: a stream
-that has ended before proves nothing.
+carrier, airport and route.  The second half is sent after the nodes were killed.  The verdict is what a consumer of
+committed messages finds: each (key, window) once, with the numbers that a group-by over all flights gives.  Exit code 0
+when that holds and the nodes were killed as scheduled.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -22,6 +23,7 @@ from examples.demo import kafka_data as data
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
 from reprise.controller.local.faults.faults import load_faults
 from reprise.controller.local.run.config import RunResult, load
+from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import StreamTopology
 from tools.kafka.server import KafkaCluster
 
@@ -65,7 +67,16 @@ def play(
                 cluster.start(lambda line: console.print(line, style="dim", highlight=False))
             feeder = data.Feeder(kafka.bootstrap, frame, options.seconds)
             feeder.start()
-            result = demo.run(console, resource, faults, options.out / NAME, cluster, options.quiet)
+            kills = sum(fault.action == "kill" for fault in faults)
+
+            def watch(_state: RunState, actions: list[dict[str, Any]]) -> None:
+                if sum(action["action"] == "kill" for action in actions) >= kills:
+                    feeder.second_half.set()
+
+            result = demo.run(
+                console, resource, faults, options.out / NAME, cluster, options.quiet, watch=watch
+            )
+            feeder.second_half.set()
             feeder.join(data.TIMEOUT_S)
         finally:
             if running is None:

@@ -88,26 +88,34 @@ def batch_rows(rows: int, seconds: float, readers: int) -> int:
 
 
 class Feeder(threading.Thread):
-    """Sends all rows within `seconds`."""
+    """Sends the first half of the rows, waits for `second_half`, and sends the rest; in `seconds`, without the wait."""
 
     def __init__(self, address: str, frame: pl.DataFrame, seconds: float) -> None:
         super().__init__(daemon=True)
         self._address, self._seconds = address, seconds
         self._lines = frame.write_ndjson().encode().splitlines()
         self.failed: str | None = None
+        self.second_half = threading.Event()
 
     def run(self) -> None:
         """In its thread."""
         producer = Producer({"bootstrap.servers": self._address, "linger.ms": 20, "enable.idempotence": True})
-        began, sent = time.monotonic(), 0
-        while sent < len(self._lines):
-            due = min(len(self._lines), round(len(self._lines) * (time.monotonic() - began) / self._seconds))
+        half = len(self._lines) // 2
+        self._send(producer, 0, half)
+        self.second_half.wait()
+        self._send(producer, half, len(self._lines))
+        if producer.flush(TIMEOUT_S):
+            self.failed = "the broker did not take all flights"
+
+    def _send(self, producer: Producer, sent: int, end: int) -> None:
+        began, first, a_second = time.monotonic(), sent, len(self._lines) / self._seconds
+        while sent < end:
+            due = min(end, first + round(a_second * (time.monotonic() - began)))
             for number in range(sent, due):
                 producer.produce(ORIGIN, self._lines[number], partition=number % LOGS)
             sent = due
             producer.poll(TICK_S)
-        if producer.flush(TIMEOUT_S):
-            self.failed = "not all flights were taken by the broker"
+        producer.flush(TIMEOUT_S)
 
 
 def check(address: str, frame: pl.DataFrame) -> list[Found]:

@@ -13,7 +13,7 @@ from tests.support.told_cluster import ToldCluster
 
 pytestmark = pytest.mark.slow
 FAULTS = """
-- {on: checkpoint, delay: 1s, kill: [n3, n4], name: burst}
+- {on: checkpoint, kill: [n3, n4], name: burst}
 - {after: burst, delay: 2s, add: 2}
 """
 
