@@ -16,7 +16,7 @@ RUNNING = "REPRISE_TEST_KAFKA"
 """Environment variable with the address of a broker to use, for many runs in a row."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker() -> Iterator[Broker]:
     if address := os.environ.get(RUNNING):
         yield Broker(address)

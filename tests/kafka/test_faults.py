@@ -22,7 +22,6 @@ from confluent_kafka.admin import (
 )
 
 from reprise.algorithms.failure import Failure, FailureKind
-from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.kafka.settings import Settings
 from reprise.spark_jobs.kafka.transactions import Marker, Session
 from reprise.spark_jobs.sinks import Owner
@@ -30,13 +29,12 @@ from reprise.spark_jobs.topology.resource import StreamTopology
 from tests.kafka import pipes
 from tests.kafka.broker import Broker, wait_for
 from tools.kafka.server import KafkaCluster, with_passwords
-from tools.testbed.local_engine import World
+from tools.testbed.local_engine import BETWEEN_JOBS_S, World
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 ROWS = 200
 PATIENCE_S = 240.0
 """For what is waited for: how fast it comes is a matter of the machine, whether it comes is what is tested."""
-PAUSE_S = 0.01
 JOBS = 10
 """So many one after the other while a broker is frozen: at its own timeouts each would take a minute."""
 
@@ -70,15 +68,9 @@ def begin(broker: Broker, folder: Path, **spec: object) -> tuple[World, str]:
 
 
 def run(world: World, seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
-    """Go on for a while, or until it is enough.  Between two jobs there is a pause, as in a driver: hardly anything in
-    a job waits for a broker, so that without one they would come by the thousand and take the processor from who answers."""
+    """Go on for a while, or until it is enough."""
     until = time.monotonic() + seconds
-
-    def over(_engine: Engine) -> bool:
-        time.sleep(PAUSE_S)
-        return enough() or time.monotonic() > until
-
-    world.run(over, limit=int(2 * seconds / PAUSE_S) + 1)
+    world.run(lambda _: enough() or time.monotonic() > until, limit=int(2 * seconds / BETWEEN_JOBS_S) + 1)
 
 
 def finish(world: World, broker: Broker, target: str) -> None:

@@ -67,7 +67,7 @@ def test_each_row_is_there_once_though_the_partition_still_runs_when_its_success
 ) -> None:
     monkeypatch.setattr(engine_module, "WINDOW", 4)
     world, target = begin(broker, tmp_path, way)
-    world.run(ready, limit=10_000)
+    world.run(ready)
     known, zombie = world.engine.positions["out.0"], world.nodes.hosts["b"]
     given_up, deliver = zombie.runtimes["out.0"], OperatorRuntime.deliver
     assert isinstance(given_up, OperatorRuntime)
