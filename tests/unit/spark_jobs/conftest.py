@@ -1,5 +1,5 @@
-"""Of tests of the engine and of operators that have several parameters, `make test` runs the first of each function:
-seeds and settings are more of the same kind there, and cost seconds each.  In the engine it is the first of each `kind`."""
+"""Of tests of the engine that have several parameters, `make test` runs the first of each function and `kind`: seeds and
+settings are more of the same kind there, and cost seconds each.  Of operators it runs all but further seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reprise.spark_jobs.kafka import transactions
 from tests.support.fake_kafka import Broker
 
 ROOM = Path(__file__).parent
-MANY = [ROOM / "engine", ROOM / "operators"]
+ENGINE, OPERATORS = ROOM / "engine", ROOM / "operators"
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all but the first as `wide`."""
     seen = set[tuple[str, str]]()
     for item in items:
-        if any(item.path.is_relative_to(room) for room in MANY) and not item.get_closest_marker("slow"):
-            parameters = getattr(getattr(item, "callspec", None), "params", {})
-            kind = str(parameters.get("kind")) if item.path.is_relative_to(MANY[0]) else ""
-            one = item.nodeid.partition("[")[0], kind
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        engine = item.path.is_relative_to(ENGINE) and not item.get_closest_marker("slow")
+        if engine or (item.path.is_relative_to(OPERATORS) and "seed" in parameters):
+            one = item.nodeid.partition("[")[0], str(parameters.get("kind")) if engine else ""
             if one in seen:
                 item.add_marker(pytest.mark.wide)
             seen.add(one)
