@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +26,19 @@ from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.local.cluster.class_archive import ensure_archive
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
+from reprise.controller.zookeeper.client import connected
+from reprise.controller.zookeeper.errors import NoNodeError
+from reprise.controller.zookeeper.paths import NODES
 from tests.kubernetes.audit import AuditLog
 from tools.testbed.control_plane import ControlPlane
 
 REPOSITORY = Path(__file__).parents[2]
-START_S = 120.0
+ROOT = "/reprise"
+"""Of all topologies in ZooKeeper: namespace and name are below it."""
+START_S = 300.0
 """A node is ready a second after its start on an idle machine."""
+SESSION_S = 20.0
+"""Session of executors in ZooKeeper: no busy machine starves an agent for so long."""
 
 
 @dataclass(slots=True)
@@ -145,13 +153,25 @@ class KubeCluster:
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
     def kill(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """SIGKILL to the outermost process of each: a power cut.  The arguments with which they can be revived."""
+        """SIGKILL to the outermost process of each: a power cut; the znodes of their pods go, as when sessions expire.  The
+        arguments with which they can be revived."""
         chosen = {name: self._nodes.pop(name) for name in names}
         for node in chosen.values():
             os.kill(node.process.pid, signal.SIGKILL)
         for node in chosen.values():
             node.process.wait()
+        self._end_sessions({pod.name for name in chosen for pod in (self.work_dir / "pods" / name).glob("*")})
         return {name: node.arguments for name, node in chosen.items()}
+
+    def _end_sessions(self, pods: set[str]) -> None:
+        if not pods or not self.zookeeper.alive:
+            return
+        with connected(self.zookeeper.hosts, 10.0) as client, suppress(NoNodeError):
+            for namespace in client.get_children(ROOT):
+                for topology in client.get_children(f"{ROOT}/{namespace}"):
+                    nodes = f"{ROOT}/{namespace}/{topology}/{NODES}"
+                    for pod in pods.intersection(client.get_children(nodes) if client.exists(nodes) else ()):
+                        client.delete(f"{nodes}/{pod}")
 
     def freeze(self, names: Iterable[str]) -> None:
         """SIGSTOP to everything on these nodes."""

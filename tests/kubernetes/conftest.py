@@ -43,10 +43,11 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
 @pytest.fixture(scope="package")
 def cluster(bare: KubeCluster) -> Iterator[KubeCluster]:
     """The same with the operator, and a machine for it and for drivers."""
-    others, refused = set(scenario.defects(bare)), bare.audit.refused()
+    others, refused = scenario.defects(bare), bare.audit.refused()
     bare.add_node("infra", cpu="8", labels={"role": "infra"})
     install(bare)
     bare.wait_ready(bare.nodes)
     yield bare
-    assert set(scenario.defects(bare)) <= others
+    found = scenario.defects(bare) - others
+    assert not found, "\n".join(sorted(found))
     assert bare.audit.refused() - refused <= rbac.REFUSED, "an account has asked for what it has no right to"

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tests.kubernetes import rbac
-from tests.kubernetes.cluster import REPOSITORY, KubeCluster
+from tests.kubernetes.cluster import REPOSITORY, SESSION_S, KubeCluster
 from tools.testbed.waiting import until
 
 NAMESPACE = "streams"
@@ -118,7 +118,7 @@ def deployment(cluster: KubeCluster, replicas: int, options: tuple[str, ...]) ->
     arguments = [
         "operator", f"--zk={cluster.zookeeper.hosts}", f"--image={IMAGE}", f"--watch={NAMESPACE}",
         f"--switches={SWITCHES}", "--capacity", "--own-namespace",
-        "--own-account=reprise-operator", "--network-policies", "--session-timeout=6", "--lease-s=16",
+        "--own-account=reprise-operator", "--network-policies", f"--session-timeout={SESSION_S:g}", "--lease-s=16",
         f"--metrics-port={METRICS_PORT}", f"--web-port={WEB_PORT}", "--web-host=$(POD_IP)", *options,
     ]  # fmt: skip
     container = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,25 +18,20 @@ from reprise.spark_jobs.contract import Inbox, Kind, Operator, Place, Range, Sou
 from reprise.spark_jobs.sources import HashtagSource
 
 END, STOP, BROKEN = "end", "stop", "broken"
-"""Files: the number of rows (`Tags`: of batches) with which the stream ends; the driver that removes it stops itself;
-`Shaky` raises."""
+"""Files: the number of batches with which the stream ends; the driver that removes it stops itself; `Shaky` raises."""
 
 
 class Numbers(Source):
-    """Live: `rate` rows a second since `since` (unix seconds), numbered from 0.  `folder` holds the files above."""
+    """So many `rows` a batch, numbered from 0, that is cut when it is due.  `folder` holds the files above."""
 
     live: ClassVar[bool] = True
 
-    def __init__(self, *, rate: int, since: float, folder: str) -> None:
-        self.rate, self.since, self.folder = rate, since, Path(folder)
+    def __init__(self, *, rows: int, folder: str) -> None:
+        self.rows, self.folder = rows, Path(folder)
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         self._stop_if_asked()
-        there = int((time.time() - self.since) * self.rate)
-        if (self.folder / END).exists():
-            there = min(there, int((self.folder / END).read_text()))
-            return max(start, there) if start < there else None
-        return max(start, there)
+        return None if _ended(self.folder, batch) else start + self.rows
 
     def _stop_if_asked(self) -> None:
         """The driver has looked for a later one, and has not written what the batch is: no worse moment to hang."""
@@ -62,10 +56,11 @@ class Tags(HashtagSource):
         self.folder = Path(folder)
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
-        end = self.folder / END
-        if end.exists() and batch > int(end.read_text()):
-            return None
-        return super().advance(place, batch, start)
+        return None if _ended(self.folder, batch) else super().advance(place, batch, start)
+
+
+def _ended(folder: Path, batch: int) -> bool:
+    return (folder / END).exists() and batch > int((folder / END).read_text())
 
 
 class Seen(Operator):

@@ -2,8 +2,8 @@
 wanted, judged, and removed with its machines.
 
 Budgets, on an idle machine: a start needs three JVMs a machine and a first job (a minute); a first plan is there when
-heartbeats have expired (6 s, the session of test clusters), the burst has settled (1 s), the planner has answered (1 s
-at most) and the coordinator has looked twice (0.6 s): 9 s; a new machine is Ready in 2 s, its executor registers within
+the burst has settled (1 s), the planner has answered (1 s at most) and the coordinator has looked twice (0.6 s), and 20 s
+later where sessions expire, as those of frozen machines do; a new machine is Ready in 2 s, its executor registers within
 12 s, the next plan and the restoring take 3 s.  Tests wait many times as long: they judge that it happens.
 """
 
@@ -196,7 +196,7 @@ class Streaming:
         self.until(lambda: self.condition("Recovering")[0] == "False", "the incident is closed", BACK_S)
 
     def end_after(self, number: int) -> None:
-        """The stream ends with this row, or batch."""
+        """The stream ends with this batch, or with the last that there is already."""
         part = self.folder / "part"
         part.write_text(str(number))
         part.rename(self.folder / numbers.END)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from reprise.spark_jobs.sinks.files import marked_by
 from reprise.spark_jobs.state.revision import revision_of
 from tests.kubernetes import numbers, own_code, scenario
 from tests.kubernetes.cluster import KubeCluster
-from tests.kubernetes.counted import LARGE, RATE, Counted
+from tests.kubernetes.counted import LARGE, Counted
 from tests.kubernetes.install import IMAGE, NAMESPACE, WEB_PORT
 from tests.kubernetes.streaming import BACK_S, PLAN_S, START_S
 from tests.kubernetes.test_command_line import kubectl
@@ -159,8 +158,7 @@ def test_a_query_whose_code_raised_goes_on_by_kubectl_reprise_skip(certain: Coun
     assert again.returncode == exits.NO, "an annotation that stays is no wish for ever"
     assert "all of its operators are at work" in again.stderr
 
-    rows = int((time.time() - run.body["spec"]["sources"][0]["with"]["since"]) * RATE)
-    run.end_after(rows)
+    rows = run.end()
     shown, shaky = run.column("all", "n"), run.column("shaky", "n")
     assert [n for batch in sorted(shown) for n in shown[batch]] == list(range(rows))
     marks = {marked_by(file.name) for file in (run.folder / "sink" / "shaky" / "0").iterdir()} - {None}

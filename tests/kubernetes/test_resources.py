@@ -42,7 +42,6 @@ GROUP = "/apis/reprise.dev/v1alpha1"
 PLURALS = {kind.kind: kind.plural for kind in KINDS}
 STRICT = {"fieldValidation": "Strict"}
 DRY = {"dryRun": "All", **STRICT}
-OVER_THE_IMAGE = {"claim": "data", "mountPath": "/opt/reprise/lib"}
 EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yaml"))
 
 
@@ -151,7 +150,7 @@ def test_an_example_is_applied_as_it_is_and_means_the_same(bare: KubeCluster, ap
     served = json.loads(text)["spec"]
     ours = json.loads(load_topology(path).document)["spec"]
     for name, default in (("driverGrace", "0s"), ("rebalance", False)):
-        if served["recovery"][name] == default:  # which our document leaves out, for drivers of before
+        if served["recovery"][name] == default:  # which our document leaves out
             del served["recovery"][name]
     assert _without_empty(served) == _without_empty(ours)
 
