@@ -33,6 +33,12 @@ def zookeeper(users: bool = False, tls: Path | None = None) -> Iterator[ZooKeepe
         reaper.close()
 
 
+def server_fixture() -> Iterator[ZooKeeperServer]:
+    """The body of a fixture: an open server of its own."""
+    with zookeeper() as server:
+        yield server
+
+
 @contextmanager
 def session(server: ZooKeeperServer, environment: Mapping[str, str]) -> Iterator[ZooKeeperSession]:
     """A session of the user that `environment` names."""

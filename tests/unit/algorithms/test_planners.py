@@ -25,7 +25,6 @@ from reprise.algorithms.problem import compile_problem
 from tests.support.examples import examples
 from tests.support.planning_cases import brute_force, instances, share_frequency
 
-QUERY_PLANNERS = sorted(set(ALGORITHMS) - {"operator-centric"})
 EXACT = ["dp", "ilp", "auto"]
 
 

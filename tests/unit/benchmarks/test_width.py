@@ -8,9 +8,6 @@ from benchmarks import width
 from benchmarks.width import SHAPES, Job, Setting, steady_jobs
 from reprise.spark_jobs.topology import expand
 
-ROW_FIRST = ["row", *(pytest.param(shape, marks=pytest.mark.wide) for shape in SHAPES if shape != "row")]
-"""The shapes of which one says what the others say, too."""
-
 
 def jobs(shape: str, nodes: int, **setting: int | bool) -> list[Job]:
     return steady_jobs(shape, Setting(nodes, jobs=4, **setting))[0]
@@ -23,7 +20,7 @@ def test_bytes_of_a_steady_job_grow_no_faster_than_the_nodes(shape: str) -> None
     assert few < many <= 6 * few * 1.1, "names and numbers get longer, too"
 
 
-@pytest.mark.parametrize("shape", ROW_FIRST)
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.wide
 def test_what_one_node_is_told_does_not_grow_with_the_others(shape: str) -> None:
     few, many = (max(job.orders for job in jobs(shape, nodes)) / nodes for nodes in (8, 48))

@@ -6,17 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from reprise.scheduler import Decision, Kind, Phase, Policy, decide
+from reprise.scheduler import Decision, Kind, Phase, decide
 from reprise.scheduler.errors import InvariantViolation
 from reprise.scheduler.invariants import check
 from reprise.scheduler.scope import some_stay
 from reprise.scheduler.steps import WriteDesired
 from reprise.scheduler.view import look
-from tests.support.recovery_simulator import World, diamond
-
-
-def world(**policy: object) -> World:
-    return World(diamond(3, 50), Policy(nodes_wanted=4, **policy)).started(4)  # type: ignore[arg-type]
+from tests.support.diamond_worlds import world
+from tests.support.recovery_simulator import World
 
 
 def followed(w: World, without: set[str], **changes: object) -> Decision:

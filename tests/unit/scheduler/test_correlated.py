@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from reprise.scheduler import Kind, PartitionStats, Phase, Policy, Scope, Strategy
+from tests.support.diamond_worlds import rules
 from tests.support.recovery_simulator import World, diamond
 
 
@@ -19,10 +20,6 @@ def world(
     """Four nodes with about three partitions each; two living ones have room for two more."""
     policy = Policy(nodes_wanted=4, strategy=strategy, scope=scope)
     return World(diamond(3, cpu, deterministic), policy).started(4)
-
-
-def rules(w: World) -> list[str]:
-    return [line.split()[1].rstrip(":") for line in w.log if "observed" not in line]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,9 @@ from math import inf
 import pytest
 
 from reprise.algorithms import PlanningError
-from reprise.scheduler import Outcome, Phase, Policy, decide
+from reprise.scheduler import Outcome, Phase, decide
 from reprise.scheduler.decide import State, precompute, settling, state_of
-from tests.support.recovery_simulator import World, diamond
-
-
-def world(cpu: int = 200, **policy: object) -> World:
-    return World(diamond(3, cpu), Policy(nodes_wanted=4, **policy)).started(4)  # type: ignore[arg-type]
+from tests.support.diamond_worlds import world
 
 
 @pytest.mark.parametrize(
@@ -29,7 +25,7 @@ def world(cpu: int = 200, **policy: object) -> World:
     ],
 )
 def test_the_state_is_read_off_the_snapshot(phase: Phase, state: State) -> None:
-    w = world()
+    w = world(200)
     assert state_of(w.snapshot()) is State.STEADY
     assert state_of(replace(w.snapshot(), desired=None)) is State.STARTING
     w.kill("n1")
@@ -39,7 +35,7 @@ def test_the_state_is_read_off_the_snapshot(phase: Phase, state: State) -> None:
 
 
 def test_without_a_session_nothing_is_known_and_without_a_report_nothing_is_decided() -> None:
-    w = world()
+    w = world(200)
     w.kill("n1", "n2")
     unknown = decide(replace(w.snapshot(), session=False), w.policy)
     assert (unknown.outcome, unknown.rule) == (Outcome.UNKNOWN, "no-session")
@@ -53,7 +49,7 @@ def test_without_a_session_nothing_is_known_and_without_a_report_nothing_is_deci
 
 
 def test_with_nothing_to_do_it_says_what_is_waited_for_and_when_to_look_again() -> None:
-    w = world()
+    w = world(200)
     quiet = w.look()[1]
     assert (quiet.rule, quiet.reason, quiet.until) == ("nothing-to-do", "nothing is failed", inf)
     w.kill("n1", "n2")
@@ -66,7 +62,7 @@ def test_with_nothing_to_do_it_says_what_is_waited_for_and_when_to_look_again() 
 
 
 def test_what_is_seen_is_written_alone_where_no_rule_writes_and_only_once() -> None:
-    w = world()
+    w = world(200)
     w.kill("n1")
     w.coordinate()
     w.kill("n2")
@@ -82,7 +78,7 @@ def test_what_is_seen_is_written_alone_where_no_rule_writes_and_only_once() -> N
 
 
 def test_a_burst_settles_after_a_decision_that_opens_it_and_after_one_that_leaves_it() -> None:
-    w = world()
+    w = world(200)
     assert settling(w.snapshot(), w.look()[1]) is None
     w.kill("n1")
     opens = w.look()[1]
@@ -96,7 +92,7 @@ def test_a_burst_settles_after_a_decision_that_opens_it_and_after_one_that_leave
 
 
 def test_a_plan_that_cannot_be_made_ahead_is_no_plan_and_whoever_decides_in_earnest_says_why() -> None:
-    w = world()
+    w = world(200)
     w.kill("n1", "n2")
     w.drive()
     before, detected = w.snapshot(), w.coordinate()
@@ -112,7 +108,7 @@ def test_a_plan_that_cannot_be_made_ahead_is_no_plan_and_whoever_decides_in_earn
 
 
 def test_what_is_foreseen_rests_on_what_the_decision_leaves_even_before_the_driver_has_answered() -> None:
-    w = world()
+    w = world(200)
     w.kill("n1", "n2")
     before = (
         w.snapshot()
@@ -130,7 +126,7 @@ def test_what_is_foreseen_rests_on_what_the_decision_leaves_even_before_the_driv
 
 
 def test_plans_are_timed_by_the_clock_that_is_given_and_count_work_without_one() -> None:
-    w = world()
+    w = world(200)
     w.kill("n1", "n2")
     w.drive()
     w.coordinate()

@@ -86,7 +86,6 @@ def test_records_stand_in_the_order_of_their_numbers_and_not_of_clocks() -> None
 
 
 def test_of_incidents_that_were_given_one_number_the_later_ones_have_another_besides() -> None:
-    """Earlier versions began to count anew where the desired state was gone; the second then got a name that was free."""
     names = ["inc-000002-p1", "inc-000001-2-p10", "inc-000001-p11", "inc-000001-2-p9"]
     plans = [
         PlanRecord(name, name.rpartition("-p")[0], 5.0, Trigger.FIRST, False, 0, 1, {}, (), {}, {}, 0.0, {})

@@ -9,8 +9,8 @@ import pytest
 
 from reprise.scheduler import Decision, Node, Policy
 from reprise.scheduler.incident import EventName, Incident, Phase
-from reprise.scheduler.model import Desired
 from reprise.scheduler.steps import RuleName
+from tests.support.diamond_worlds import desired
 from tests.support.recovery_simulator import Driver, World, diamond
 
 ONE = "left.0"
@@ -29,11 +29,6 @@ def running(
     w = World(topology, Policy(nodes_wanted=nodes, settle_s=4.0, **policy)).started(nodes)  # type: ignore[arg-type]
     w.run(3)
     return w
-
-
-def desired(w: World) -> Desired:
-    assert w.desired is not None
-    return w.desired
 
 
 def incident(w: World) -> Incident:

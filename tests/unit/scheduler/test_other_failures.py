@@ -7,15 +7,8 @@ from dataclasses import replace
 import pytest
 
 from reprise.scheduler import Kind, Phase, Policy, Scope, Strategy
+from tests.support.diamond_worlds import rules, world
 from tests.support.recovery_simulator import World, diamond
-
-
-def world(cpu: int = 50, **policy: object) -> World:
-    return World(diamond(3, cpu), Policy(nodes_wanted=4, **policy)).started(4)  # type: ignore[arg-type]
-
-
-def rules(w: World) -> list[str]:
-    return [line.split()[1].rstrip(":") for line in w.log if "observed" not in line]
 
 
 def test_one_node_is_recovered_whole_with_a_rollback_and_without_buffering() -> None:

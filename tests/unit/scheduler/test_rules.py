@@ -26,11 +26,8 @@ from reprise.scheduler.back import behind
 from reprise.scheduler.incident import Considered
 from reprise.scheduler.rules import ANSWER_S
 from reprise.scheduler.view import look
+from tests.support.diamond_worlds import world
 from tests.support.recovery_simulator import World, diamond
-
-
-def world(cpu: int = 50, **policy: object) -> World:
-    return World(diamond(3, cpu), Policy(nodes_wanted=4, **policy)).started(4)  # type: ignore[arg-type]
 
 
 def told(decision: Decision) -> Desired:

@@ -25,13 +25,10 @@ from reprise.scheduler import (
 from reprise.scheduler.model import Desired
 from reprise.scheduler.scope import going_back, some_stay
 from reprise.scheduler.view import View, look
+from tests.support.diamond_worlds import world
 from tests.support.recovery_simulator import World, diamond
 
 HERE, GONE = "n1#1", "n2#1"
-
-
-def world(cpu: int = 50, deterministic: bool = True, **policy: Any) -> World:
-    return World(diamond(3, cpu, deterministic), Policy(nodes_wanted=4, **policy)).started(4)
 
 
 def after_a_burst(w: World) -> tuple[dict[str, str], dict[str, int]]:

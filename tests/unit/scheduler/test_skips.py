@@ -11,11 +11,8 @@ from reprise.scheduler.model import SkipWish
 from reprise.scheduler.steps import TakeSkip, WritePoison
 from reprise.scheduler.view import look
 from reprise.scheduler.wishes import annotated, pending
+from tests.support.diamond_worlds import world
 from tests.support.recovery_simulator import World, diamond
-
-
-def world(**policy: object) -> World:
-    return World(diamond(3, 50), Policy(nodes_wanted=4, **policy)).started(4)  # type: ignore[arg-type]
 
 
 def set_aside(w: World, partition: str = "left.1") -> World:

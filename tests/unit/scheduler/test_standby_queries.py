@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.unit.scheduler.test_standby_placement import NAMES, cases, every_placement, lost, placed, view_of
 
 
@@ -60,7 +61,7 @@ def shared_cases(draw: st.DrawFn) -> Shared:
 
 
 @pytest.mark.wide
-@settings(max_examples=300)
+@examples(300)
 @given(shared_cases())
 def test_least_is_lost_of_queries_that_share_partitions(case: Shared) -> None:
     zones, at, worth, slots, queries, without = case

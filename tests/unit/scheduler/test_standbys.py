@@ -14,6 +14,7 @@ from reprise.scheduler.invariants import check
 from reprise.scheduler.steps import RuleName, act
 from reprise.scheduler.view import look
 from reprise.scheduler.worth import worth_of
+from tests.support.diamond_worlds import desired
 from tests.support.recovery_simulator import Driver, World, diamond
 
 VALUABLE = frozenset({"left.0", "left.1", "right.0", "sink.0"})
@@ -23,11 +24,6 @@ VALUABLE = frozenset({"left.0", "left.1", "right.0", "sink.0"})
 def running(nodes: int = 4, cpu: int = 100, wanted: frozenset[str] = VALUABLE, **policy: object) -> World:
     topology = replace(diamond(2, cpu), standbys=wanted)
     return World(topology, Policy(nodes_wanted=nodes, **policy)).started(nodes)  # type: ignore[arg-type]
-
-
-def desired(w: World):  # type: ignore[no-untyped-def]
-    assert w.desired is not None
-    return w.desired
 
 
 def node(name: str) -> str:

@@ -33,17 +33,14 @@ from reprise.scheduler import precomputed as precomputed_module
 from reprise.spark_jobs.topology import load_topology, to_json
 from tests.support.record_samples import POLICY, replace
 from tests.support.stores import Connect, add_node, nodes, ready, report, sessions_with, stores
-from tests.support.zookeeper import zookeeper
+from tests.support.zookeeper import server_fixture
 from tools.testbed.waiting import HANGS_S, until
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ZooKeeperServer]:
-    with zookeeper() as server:
-        yield server
+server = pytest.fixture(scope="module")(server_fixture)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import NodeRecord, absence_counts_after_s, encode_node
 from reprise.controller.zookeeper.session import ZooKeeperSession
-from tests.support.zookeeper import zookeeper
+from tests.support.zookeeper import server_fixture
 from tools.testbed.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -29,10 +29,7 @@ class Time:
         return self.now
 
 
-@pytest.fixture
-def server() -> Iterator[ZooKeeperServer]:
-    with zookeeper() as server:
-        yield server
+server = pytest.fixture(server_fixture)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ from reprise.scheduler import (
 )
 from reprise.scheduler.incident import Candidate, Trigger
 from reprise.scheduler.model import Moving, Rebalancing, SkipWish
-from reprise.spark_jobs.topology import Topology, expand, load_text
+from reprise.spark_jobs.topology import Topology, load_text
 
 TOPOLOGY = """
 apiVersion: reprise.dev/v1alpha1
@@ -82,11 +82,6 @@ PROGRESS = Progress(
     buffers={"memory": 5, "disk": 0},
 )
 WELL = Observation(100.0, True, NODES, PROGRESS, desired=DESIRED)
-
-
-@pytest.fixture(scope="module")
-def topology() -> Topology:
-    return expand(load_text(TOPOLOGY))
 
 
 def _plan(free: int) -> PlanRecord:

@@ -55,11 +55,6 @@ def seen(
     return Observation(5.0, True, nodes=nodes(zones), desired=desired, progress=progress)
 
 
-@pytest.fixture(scope="module")
-def topology() -> Topology:
-    return expand(load_text(TOPOLOGY))
-
-
 def test_each_domain_takes_the_queries_that_need_a_partition_there(topology: Topology) -> None:
     """All need the source, which is in `a`; both counts are in `b`."""
     found = failure_domains(topology, seen())

@@ -12,7 +12,7 @@ from reprise.controller.status.query_state import RunState, Status, run_state
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler import Desired, Incident, Kind, Node, Phase, PlanRecord, Progress, QueryTimeline
 from reprise.scheduler.incident import Trigger
-from reprise.spark_jobs.topology import Topology, expand, load_text
+from reprise.spark_jobs.topology import Topology
 
 TOPOLOGY = """
 apiVersion: reprise.dev/v1alpha1
@@ -34,11 +34,6 @@ NODES = {f"n{i}#1": Node(f"n{i}", 1, 1000) for i in (1, 2)}
 DESIRED = Desired(1, 1, 0, "1", {"tweets.0": "n1#1", "count.0": "n1#1", "count.1": "n2#1"})
 PROGRESS = Progress("1", seq=1, horizon=10, positions={"tweets.0": 10, "count.0": 10, "count.1": 9})
 ALL_WELL = Observation(0.0, True, NODES, PROGRESS, desired=DESIRED)
-
-
-@pytest.fixture(scope="module")
-def topology() -> Topology:
-    return expand(load_text(TOPOLOGY))
 
 
 def _incident(**more: Any) -> Incident:

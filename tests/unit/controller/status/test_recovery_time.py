@@ -29,11 +29,6 @@ SEEN = replace(WELL, stats=STATS, progress=MEASURED)
 FIXED = 4.5 + INSTALL_S
 
 
-@pytest.fixture(scope="module")
-def topology() -> Topology:
-    return expand(load_text(TOPOLOGY))
-
-
 def queries(found: StatusDocument) -> dict[str, tuple[float | None, str | None]]:
     return {q.id: (q.recovery_s, q.slowest_node) for q in found.queries.items}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller.status import document
 from reprise.controller.status.standbys import is_apart, missing, standbys_view, wanted
@@ -50,11 +48,6 @@ PLACED = Desired(
 )  # fmt: skip
 REPORT = Progress("d", standbys={"count.0": 7})
 SEEN = Observation(5.0, True, nodes=NODES, desired=PLACED, progress=REPORT)
-
-
-@pytest.fixture(scope="module")
-def topology() -> Topology:
-    return expand(load_text(TOPOLOGY))
 
 
 def test_only_partitions_of_operators_that_ask_for_one_are_to_have_one(topology: Topology) -> None:

@@ -18,16 +18,13 @@ from reprise.controller.zookeeper.errors import (
     SessionError,
 )
 from reprise.controller.zookeeper.session import SessionState, Stat, ZooKeeperSession
-from tests.support.zookeeper import zookeeper
+from tests.support.zookeeper import server_fixture
 from tools.testbed.waiting import until
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ZooKeeperServer]:
-    with zookeeper() as server:
-        yield server
+server = pytest.fixture(scope="module")(server_fixture)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ moves and new drivers are tried on, with their output as it is without any of th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import FEEDBACK, resource_of
 from tools.testbed import local_engine
-from tools.testbed.local_engine import close_hosts
+from tools.testbed.local_engine import World, close_hosts, past
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,20 @@ def hosts_are_closed() -> Iterator[None]:
 def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream has not been released as a whole when something is lost."""
     monkeypatch.setattr(engine_module, "WINDOW", 8)
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is far ahead, and much is under way between partitions at any time."""
+    monkeypatch.setattr(engine_module, "WINDOW", 3)
+
+
+@pytest.fixture(scope="module")
+def little_is_released() -> Iterator[None]:
+    """As with small windows; a savepoint covers all that is released, which would be the whole of a short stream."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "WINDOW", 3)
+        yield
 
 
 @pytest.fixture
@@ -48,6 +63,14 @@ def exchange(request: pytest.FixtureRequest) -> None:
     """By the jobs that carry all else, and by an exchange."""
     if request.param == "continuous":
         request.getfixturevalue("by_an_exchange")
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """The world of the module in the middle of the stream."""
+    made: World = request.module.world_of(tmp_path)
+    made.run(past(25))
+    return made
 
 
 @pytest.fixture(scope="module", params=["diamond", "feedback"])

@@ -64,12 +64,6 @@ def decide(
     engine.want(EngineSpec(seq, generation, checkpoint, assignment, retain, whole, driver=driver))
 
 
-@pytest.fixture
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that much is under way between partitions at any time."""
-    monkeypatch.setattr(engine_module, "WINDOW", 3)
-
-
 def dies(world: World, job: int, stage: int, slot: int) -> None:
     """The driver ends at a stage of a job, when so many of its tasks have been carried out."""
 

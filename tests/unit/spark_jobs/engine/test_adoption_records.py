@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.adoption import adopt
 from tests.unit.spark_jobs.engine.test_adoption import (
     NODES,
@@ -21,11 +20,7 @@ from tests.unit.spark_jobs.engine.test_adoption import (
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, tick
 
-
-@pytest.fixture(autouse=True)
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drivers change far from the end of the stream."""
-    monkeypatch.setattr(engine_module, "WINDOW", 3)
+pytestmark = pytest.mark.usefixtures("small_windows")  # drivers change far from the end of the stream
 
 
 def disbelieved(folder: Path) -> World:

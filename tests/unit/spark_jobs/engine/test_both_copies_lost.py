@@ -16,7 +16,6 @@ from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.node.deltas import Delta
 from reprise.spark_jobs.node.passive import PassiveStandby
-from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.topology import load_text
 from tests.support.engine_worlds import fault_free, goes_back, placed
 from tests.support.hashtags import SKIPPED
@@ -30,6 +29,7 @@ from tests.unit.spark_jobs.engine.test_upstream_backup import (
     expected,  # noqa: F401 - the output without a failure, which is the same
     fed,
     finish,
+    has_no_idea,
     lose,
     rebuilds,
     restore,
@@ -37,7 +37,7 @@ from tests.unit.spark_jobs.engine.test_upstream_backup import (
 )
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("small_windows")]
 NODES = ("a", "b", "c", "d", "e")
 MODES = ("active-standby", "passive-standby")
 OPERATORS = ("parse", "window", "best", "all")
@@ -55,12 +55,6 @@ def with_mode(mode: str, names: Collection[str] = ("parse", "window")) -> dict[s
 
 def world_of(folder: Path, changes: Mapping[str, Any], placed_at: Mapping[str, str] = STANDBYS) -> World:
     return placed(load_text(SKIPPED, changes=dict(changes)), folder, AT, placed_at, NODES)
-
-
-@pytest.fixture(autouse=True)
-def few_batches_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch is released long before it is needed."""
-    monkeypatch.setattr(engine_module, "WINDOW", 3)
 
 
 def stands_between_checkpoints(world: World) -> None:
@@ -87,7 +81,7 @@ def paused(engine: Engine, now: bool) -> None:
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("stage", [0, pytest.param(1, marks=pytest.mark.wide), 2])
+@pytest.mark.parametrize("stage", [0, 1, 2])
 @pytest.mark.parametrize("mode", MODES)
 def test_the_standby_is_lost_in_the_job_that_promotes_it(
     tmp_path: Path, expected: dict[str, bytes], mode: str, stage: int, watch: Watch
@@ -263,10 +257,7 @@ def test_a_reader_that_is_lost_with_it_and_goes_to_its_copy_is_given_all_that_fo
 def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def raises(self: RunningAggregate, batch: int) -> int:
-        raise RuntimeError("no idea")
-
-    monkeypatch.setattr(RunningAggregate, "oldest_needed", raises)
+    has_no_idea(monkeypatch)
     world = world_of(tmp_path, with_mode("active-standby"))
     stands_between_checkpoints(world)
     assert world.engine.upstream.spare == {"parse.0", "parse.1"}

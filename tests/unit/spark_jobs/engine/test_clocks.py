@@ -11,7 +11,7 @@ from reprise.spark_jobs.engine.clocks import Clocks, shared_clocks
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text, override
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 
-FEEDBACK = Path("examples/feedback.yaml").read_text()
+FEEDBACK = (Path(__file__).parents[4] / "examples/feedback.yaml").read_text()
 
 
 def resource_of(text: str, log: str, **changes: object) -> StreamTopology:

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from reprise.algorithms.positions import Positions
-from reprise.spark_jobs.engine import engine as engine_module
-from reprise.spark_jobs.engine import local_lines
 from reprise.spark_jobs.engine.engine_spec import EngineSpec
 from reprise.spark_jobs.engine.origins import (
     begins_at,
@@ -26,12 +24,7 @@ from tools.testbed.local_engine import World, past, tick
 OWN = {"checkpoint.protocol": "uncoordinated", "checkpoint.log": "memory", "recovery.bufferMemory": "16Mi"}
 
 
-@pytest.fixture(autouse=True)
-def little_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is far ahead, and lines are recorded with each job."""
-    monkeypatch.setattr(engine_module, "WINDOW", 3)
-    monkeypatch.setattr(local_lines, "RECORD_S", 0.0)
-    monkeypatch.setattr(local_lines, "SHARE", 0)
+pytestmark = pytest.mark.usefixtures("lines_at_once")
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ twice."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.topology import StreamTopology, load_text, override
 from tests.support.engine_worlds import begun
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
@@ -41,11 +39,7 @@ spec:
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def little_is_released() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "WINDOW", 3)
-        yield
+pytestmark = pytest.mark.usefixtures("little_is_released")
 
 
 def counts(output: dict[str, bytes], key: str, after: int, upto: int) -> Rows:
@@ -74,7 +68,7 @@ def in_other_partitions(resource: StreamTopology, **numbers: int) -> StreamTopol
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("state", ["arrays", pytest.param("paged", marks=pytest.mark.wide)])
+@pytest.mark.parametrize("state", ["arrays", "paged"])
 def test_three_partitions_two_and_four_give_what_three_give(tmp_path: Path, state: str) -> None:
     """Each of them loses a node behind the savepoint from which it began."""
     first = begun(override(load_text(DIAMOND), {"checkpoint.state": state}), tmp_path / "a")

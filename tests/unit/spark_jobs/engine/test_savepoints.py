@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine.savepoints import SavepointsNow, SavepointTaker
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.state.savepoint_wish import SavepointWish
@@ -25,12 +24,7 @@ from tools.testbed.local_engine import World, past
 WISH = SavepointWish("before", "w1")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def little_is_released() -> Iterator[None]:
-    """A savepoint covers all that is released, which would be the whole of these short streams."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_module, "WINDOW", 3)
-        yield
+pytestmark = pytest.mark.usefixtures("little_is_released")
 
 
 class Taking:

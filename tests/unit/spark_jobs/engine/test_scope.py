@@ -16,7 +16,7 @@ from tests.support.losses import dies
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, tick
 
-FEEDBACK = Path("examples/feedback.yaml")
+FEEDBACK = Path(__file__).parents[4] / "examples/feedback.yaml"
 BATCHES = 40
 
 

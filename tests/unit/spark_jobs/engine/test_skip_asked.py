@@ -106,14 +106,6 @@ def skip(world: World, *partitions: str, wish: str = "w1") -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    """In the middle of the stream."""
-    world = world_of(tmp_path)
-    world.run(past(25))
-    return world
-
-
-@pytest.fixture
 def raised(tmp_path: Path) -> World:
     """The code of `parse.0` has raised at batch 23."""
     world = world_of(tmp_path)

@@ -68,16 +68,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    """In the middle of the stream."""
-    world = world_of(tmp_path)
-    world.run(past(25))
-    return world
-
-
-@pytest.fixture
 def parse_forgets(tmp_path: Path) -> World:
-    """The same, where nothing else may begin anew."""
+    """In the middle of the stream, where nothing else may begin anew."""
     world = world_of(tmp_path, ["parse"])
     world.run(past(25))
     return world

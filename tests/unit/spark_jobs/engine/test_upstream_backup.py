@@ -88,12 +88,15 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return fault_free(world_of(tmp_path_factory.mktemp("fault-free"), {}))
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """In the middle of the stream."""
-    world = world_of(tmp_path)
-    world.run(past(25))
-    return world
+def has_no_idea(patch: pytest.MonkeyPatch, after: int = -1) -> None:
+    """The code of windows cannot say what it needs behind this batch."""
+
+    def raises(self: RunningAggregate, batch: int) -> int:
+        if batch > after:
+            raise RuntimeError("no idea")
+        return 1
+
+    patch.setattr(RunningAggregate, "oldest_needed", raises)
 
 
 def restore(world: World, *nodes: str, without: Collection[str] = ()) -> None:
@@ -432,12 +435,7 @@ def test_at_the_end_of_the_stream_the_last_checkpoint_is_complete(
 def test_code_that_raises_when_it_is_asked_leaves_checkpoints(
     tmp_path: Path, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def raises(self: RunningAggregate, batch: int) -> int:
-        if batch > 20:
-            raise RuntimeError("no idea")
-        return 1
-
-    monkeypatch.setattr(RunningAggregate, "oldest_needed", raises)
+    has_no_idea(monkeypatch, after=20)
     world = world_of(tmp_path)
     world.run(past(25))
     assert not any(p.startswith("window") for p in world.engine.upstream.able)

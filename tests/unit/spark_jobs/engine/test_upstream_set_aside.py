@@ -16,7 +16,7 @@ from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.topology import load_text
 from tests.support.hashtags import SKIPPED
-from tests.unit.spark_jobs.engine.test_upstream_backup import AT, MODE, NODES, fed, world_of
+from tests.unit.spark_jobs.engine.test_upstream_backup import AT, MODE, NODES, fed, has_no_idea, world_of
 from tools.testbed.local_engine import World, past, tick
 
 pytestmark = pytest.mark.usefixtures("few_batches_ahead")
@@ -79,12 +79,7 @@ def test_nothing_is_kept_for_one_whose_code_raised_where_memory_is_short(
 def test_one_whose_code_cannot_say_what_it_needs_counts_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def raises(self: RunningAggregate, batch: int) -> int:
-        if batch > 20:
-            raise RuntimeError("no idea")
-        return 1
-
-    monkeypatch.setattr(RunningAggregate, "oldest_needed", raises)
+    has_no_idea(monkeypatch, after=20)
     world = world_of(tmp_path)
     world.run(past(25))
     progress = world.engine.progress
@@ -116,11 +111,8 @@ def test_code_that_says_less_of_a_later_batch_is_not_believed_any_more(
 def test_all_count_as_missing_where_no_code_can_say_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def raises(self: RunningAggregate, batch: int) -> int:
-        raise RuntimeError("no idea")
-
     world = world_of(tmp_path)
-    monkeypatch.setattr(RunningAggregate, "oldest_needed", raises)
+    has_no_idea(monkeypatch)
     world.driver()
     world.engine.begin(0)
     world.want(1, 0, AT)

@@ -26,6 +26,7 @@ from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.meeting import announced
 from reprise.spark_jobs.node.outliving import Code, Place, digest, wait_for_next
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
+from tests.support.spare_node import PHASE, SpareNode
 from tools.testbed import waiting
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
@@ -50,29 +51,20 @@ def resource_of(grace: str = "30s") -> StreamTopology:
     return load_text(TEXT.format(grace=grace))
 
 
-class Node:
+class Node(SpareNode):
     """An agent with one host, and executors of it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.waiting, self._made = folder, folder / "spare", 0
-        self.waiting.mkdir()
-        monkeypatch.setenv(spare.FOLDER, str(self.waiting))
-        monkeypatch.setenv("PYTHONHASHSEED", "0")
+        super().__init__(folder, monkeypatch)
         monkeypatch.setattr(spare, "COMING_S", WAIT_S)  # imports take longer where others compute
-        self._patch = monkeypatch
-        variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+        self.folder, self._made, self._patch = folder, 0, monkeypatch
         self.spare = SpareHost()
-        self.spare.start(variables, folder / "agent.log")
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        assert self.spare._process is not None
-        return self.spare._process
+        self.spare.start(self.variables, folder / "agent.log")
 
     @contextmanager
     def executor(self, stream: str) -> Iterator[tuple[Path, bool]]:
         """Its folder, and whether it has got the host."""
-        os.environ.pop("PYTEST_CURRENT_TEST", None)
+        os.environ.pop(PHASE, None)
         self._made += 1
         home = self.folder / f"executor-{self._made}"
         home.mkdir()
@@ -80,10 +72,6 @@ class Node:
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
             yield home, spare.claim(home, process.pid)
             process.communicate(b"\n")
-
-    def end(self) -> None:
-        self.process.kill()
-        self.spare.ended()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from reprise.controller.agent import spare_host
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.spark_jobs.node import shim, spare
 from reprise.spark_jobs.node.meeting import announced
+from tests.support.spare_node import PHASE, SpareNode
 
 PLAIN = {"TZ": "UTC", "PYTHONHASHSEED": "0", "PYTHONPATH": "/a:/b"}
 
@@ -96,10 +97,6 @@ def before(folder: Path) -> str:
     return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
 
 
-PHASE = "PYTEST_CURRENT_TEST"
-"""Changes between the start of a test and its body."""
-
-
 def test_a_host_that_cannot_be_started_ends_nothing_and_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -131,25 +128,17 @@ def test_a_host_that_cannot_be_started_ends_nothing_and_is_tried_again(
     assert len(started) == 3, "a node that has ended its processes wants none"
 
 
-class Node:
+class Node(SpareNode):
     """An agent with a spare host, and the folder of an executor."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.waiting, self.home = folder / "spare", folder / "executor"
-        self.code = folder / "code"
-        for each in (self.waiting, self.home, self.code):
+        super().__init__(folder, monkeypatch)
+        self.home, self.code = folder / "executor", folder / "code"
+        for each in (self.home, self.code):
             each.mkdir()
-        monkeypatch.setenv(spare.FOLDER, str(self.waiting))
-        monkeypatch.setenv("PYTHONHASHSEED", "0")
-        self.variables = {k: v for k, v in os.environ.items() if k != PHASE}
         self.now = 0.0
         self.spare = SpareHost(lambda: self.now)
         self.spare.start(self.variables)
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        assert self.spare._process is not None
-        return self.spare._process
 
     def ready(self) -> None:
         os.environ.pop(PHASE, None)
@@ -160,10 +149,6 @@ class Node:
         while not path.exists():
             assert time.monotonic() < deadline and self.process.poll() is None
             time.sleep(0.01)
-
-    def end(self) -> None:
-        self.process.kill()
-        self.spare.ended()
 
 
 @pytest.fixture
@@ -288,7 +273,7 @@ def test_it_ends_with_the_agent(tmp_path: Path) -> None:
         time.sleep(0.01)
     agent.kill()
     agent.communicate()
-    host.wait(30)
+    host.wait(300)
 
 
 def test_what_it_becomes_is_what_python_makes_of_those_variables(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.node_record import parse_node
 from reprise.controller.zookeeper.session import ZooKeeperSession
-from tests.support.zookeeper import zookeeper
+from tests.support.zookeeper import server_fixture
 from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
@@ -42,10 +42,7 @@ NodeAgent(options, worker).run()
 """
 
 
-@pytest.fixture
-def server() -> Iterator[ZooKeeperServer]:
-    with zookeeper() as server:
-        yield server
+server = pytest.fixture(server_fixture)
 
 
 @pytest.fixture
