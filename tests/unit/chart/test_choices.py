@@ -128,7 +128,6 @@ def test_the_readme_knows_every_value_with_its_default() -> None:
         "podSecurityContext.runAsUser",
     ):
         assert key in rows, key
-    assert rows["image.registry"].startswith('string | `""` | Host of the registry')
     assert "zookeeper.embedded.resources.limits.memory" not in rows, "its keys are free"
 
 

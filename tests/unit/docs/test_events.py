@@ -10,12 +10,13 @@ from reprise.controller.crd.conditions import ConditionReason
 from reprise.controller.kubernetes.events import EventReason
 from reprise.scheduler.incident import Kind, Phase
 
-TOPOLOGY = "controller/operator/status/topology_status.py"
+ROOT = Path(__file__).parents[3]
+TOPOLOGY = ROOT / "controller/operator/status/topology_status.py"
 
 
 def rows(page: str, first: str) -> list[list[str]]:
     """The rows of the table whose first row begins with `first`."""
-    text = Path(page).read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
     table = text[text.index(f"| {first} |") :].partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
 
@@ -28,7 +29,7 @@ def test_each_event_has_one_row_and_each_row_is_an_event() -> None:
 def said() -> set[tuple[str, bool]]:
     """Each Event that the operator writes, and whether as a warning."""
     found = set()
-    for path in Path("controller/operator").rglob("*.py"):
+    for path in (ROOT / "controller/operator").rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
@@ -45,7 +46,7 @@ def test_each_event_is_written_somewhere_and_the_page_tells_warnings_from_news()
 
 def test_the_page_has_each_reason_of_the_conditions_of_a_topology() -> None:
     text = " ".join(" ".join(row) for row in rows("docs/kubernetes.md", "condition"))
-    used = re.findall(r"ConditionReason\.([A-Z_]+)", Path(TOPOLOGY).read_text(encoding="utf-8"))
+    used = re.findall(r"ConditionReason\.([A-Z_]+)", TOPOLOGY.read_text(encoding="utf-8"))
     phases = {phase.value.capitalize() for phase in Phase if phase is not Phase.CLOSED}
     reasons = {ConditionReason[name].value for name in used} | phases
     assert len(reasons) > 15

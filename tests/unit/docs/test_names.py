@@ -31,11 +31,13 @@ MADE_UP = {"docs/new.md", "scheduler/a.py", "reprise.spark_jobs.operator"}
 
 @cache
 def texts() -> tuple[Path, ...]:
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     kinds = {".md", ".py", ".toml", ".yaml", ".tpl", ""}
-    found = [ROOT / name for name in listed if Path(name).suffix in kinds and "vendor" not in name]
+    found = [
+        ROOT / name
+        for name in listed.stdout.split("\0")
+        if Path(name).suffix in kinds and "vendor" not in name
+    ]
     return tuple(path for path in found if path.is_file() and not path.is_symlink())
 
 

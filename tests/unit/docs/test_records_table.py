@@ -14,7 +14,7 @@ import pytest
 
 from reprise.controller.zookeeper import membership, node_record, paths, records, recovery_records
 
-PAGE = Path("docs/recovery.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/recovery.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in PAGE[

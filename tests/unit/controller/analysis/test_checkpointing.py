@@ -169,7 +169,6 @@ def test_what_is_not_known_is_not_guessed(changes: dict[str, Any], figure: str, 
 
 
 def test_a_driver_that_says_nothing_of_what_it_stores_makes_nothing_up() -> None:
-    """One of an earlier version: neither rates nor sums."""
     seen = replace(SEEN, stats={}, progress=PROGRESS, checkpoint=None)
     found = checkpoint_outlook(RESOURCE, seen)
     now = of(found, "coordinated", "none")

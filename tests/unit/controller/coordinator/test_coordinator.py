@@ -136,7 +136,6 @@ def test_records_of_closed_incidents_without_a_desired_state_stop_no_recovery(
 def test_an_incident_whose_name_an_earlier_one_has_goes_on_under_another(
     scene: Scene, closed: bool, plan: bool, others: tuple[str, ...]
 ) -> None:
-    """As an earlier version left it, which began to count anew where the desired state was gone."""
     scene.started()
     for name in ("inc-000002", *others):
         filed(scene, name, closed, plan)

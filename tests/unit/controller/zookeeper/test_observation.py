@@ -45,7 +45,7 @@ def test_the_newest_incident_and_plan_are_those_of_the_greatest_number() -> None
 
 
 def test_the_open_incident_is_the_newest_whatever_its_number() -> None:
-    """Earlier versions began to count anew where records were lost; the objects of the oldest are removed."""
+    """Its number is lower where records were lost."""
     closed = Incident("inc-000009", Kind.CORRELATED, Phase.CLOSED, 900.0, 0, 1, 3, 900.0, closed_at=950.0)
     opened = replace(closed, id="inc-000001", phase=Phase.SETTLING, opened_at=980.0, closed_at=None)
     seen = Observation(1000.0, closed={closed.id: closed}, incident=opened)

@@ -101,7 +101,7 @@ def held(operator: Operator, state: Any) -> tuple[Any, dict[tuple[Any, ...], str
 
 
 def test_a_pane_that_was_restored_without_its_first_batch_may_reach_back_to_the_beginning() -> None:
-    """As one of a state that was divided by key, or stored by an earlier version: rows that come later say nothing of it."""
+    """As one of a state that was divided by key: rows that come later say nothing of it."""
     rows = [{"time": 0, "key": key, "zone": 1, "value": 1.0} for key in "ab"]
     window = lib.TumblingWindow(size="1s", keys=["key"], aggregate={"n": "count()"})
     first, later = inboxes([(rows, [], None), (rows[:1], [], None)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from reprise.spark_jobs.errors import SpecError
@@ -71,25 +69,6 @@ def test_it_changes_no_batch_and_is_off_by_default() -> None:
 def test_it_is_a_duration(grace: str) -> None:
     with pytest.raises(SpecError, match="driverGrace"):
         resource_of(**{"recovery.driverGrace": grace})
-
-
-@pytest.mark.parametrize("grace", [None, "0s"])
-def test_a_topology_without_it_is_read_by_drivers_of_before(grace: str | None) -> None:
-    """An operator starts a driver of an image of before, if only to drain what that has begun: it knows no such field, and
-    one that cannot start never drains."""
-    document = json.loads(resource_of(**({} if grace is None else {"recovery.driverGrace": grace})).document)
-    assert document["spec"]["recovery"] == {
-        "algorithm": "auto",
-        "bufferDisk": "4Gi",
-        "bufferMemory": "64Ki",
-        "correlatedNodes": 2,
-        "cpuCap": 80,
-        "mode": "automatic",
-        "order": "value",
-        "scope": "auto",
-        "strategy": "incremental",
-        "timeLimit": "1s",
-    }
 
 
 def test_a_grace_is_in_the_document() -> None:

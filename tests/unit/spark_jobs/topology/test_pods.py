@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -299,17 +298,6 @@ def test_how_pods_stand_to_each_other_is_said_by_spread() -> None:
         topology(executor={"affinity": {"podAffinity": {}}})
     with pytest.raises(SpecError, match="the executors of this topology are counted"):
         topology(executor={"topologySpreadConstraints": [{"topologyKey": "zone", "labelSelector": {}}]})
-
-
-def test_a_topology_that_says_nothing_new_is_read_by_drivers_of_before() -> None:
-    """An image of the former version may be named for a while: its driver knows no field that is not here."""
-    document = json.loads(topology(nodeSelector={"pool": "a"}, labels={}).document)
-    assert document["spec"]["kubernetes"] == {
-        "imagePullPolicy": "IfNotPresent",
-        "nodeSelector": {"pool": "a"},
-        "driver": {"cpu": "1", "memory": "1536Mi", "storage": "2Gi"},
-        "executor": {"spread": "preferred"},
-    }
 
 
 CODE = {"configMap": "topology-code", "sha256": HASH}
