@@ -93,7 +93,7 @@ def without_end(resource: StreamTopology, folder: Path) -> StreamTopology:
 
 def quiet_again(faults: Sequence[Mapping[str, Any]]) -> Seen:
     """Whether all these have happened, with what ends those that last for a while; nothing that they broke is open any more,
-    and every query is available."""
+    every query is available, and no partition is assigned to a node that was killed."""
     expected = len(faults) + sum("for" in fault for fault in faults)
 
     def seen(state: RunState, actions: list[dict[str, Any]]) -> bool:
@@ -101,9 +101,15 @@ def quiet_again(faults: Sequence[Mapping[str, Any]]) -> Seen:
         if len(happened) < expected:
             return False
         broken = max((action["time"] for action in happened if action["action"] in BREAKS), default=0.0)
+        killed = {
+            name for action in happened if action["action"] == "kill" for name in action.get("nodes", ())
+        }
+        desired = state.observation.desired
+        hosts = {node.partition("#")[0] for node in desired.assignment.values()} if desired else set()
         return (
             state.observation.time > broken + NOTICED_S
             and state.observation.incident is None
+            and killed.isdisjoint(hosts)
             and state.count(Status.AVAILABLE) == len(state.queries)
         )
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.errors import NoAuthError
 from reprise.spark_jobs.node.spare import HANDSHAKE, LOG, STARTING
+from tests.support.told_cluster import PATIENT_S, ToldCluster
 from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
@@ -39,7 +41,7 @@ conf = (SparkConf().setMaster(master).setAppName("probe").set("spark.executor.me
         .set("spark.executor.cores", "1").set("spark.ui.enabled", "false")
         .set("spark.executor.extraJavaOptions", executor_options).set("spark.driver.extraJavaOptions", driver_options)
         .set("spark.scheduler.minRegisteredResourcesRatio", "1.0").set("spark.cores.max", wanted)
-        .set("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s"))
+        .set("spark.scheduler.maxRegisteredResourcesWaitingTime", "600s"))
 context = SparkContext(conf=conf)
 def where(_):
     time.sleep(0.5)
@@ -98,9 +100,15 @@ def hosts_used(driver: "subprocess.Popen[str]") -> set[str]:
     raise AssertionError(f"the driver ended with {driver.wait()}")
 
 
+def patient(nodes: int, session_s: float = PATIENT_S, **more: Any) -> ClusterConfig:
+    """No starved agent is lost, and no start is given up, but one that hangs."""
+    timeout_ms = round(1000 * session_s)
+    return ClusterConfig(nodes=nodes, session_timeout_ms=timeout_ms, start_timeout_s=300.0, **more)
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(ClusterConfig(nodes=3)) as started:
+    with ToldCluster(patient(3)) as started:
         started.serve(ROOT)
         until(lambda: len(started.arrived(ROOT)) == 3, "three nodes under the served root")
         yield started
@@ -285,24 +293,22 @@ def test_a_job_still_runs_on_every_node_after_all_that(cluster: EmbeddedCluster)
 
 def test_a_freeze_shorter_than_the_session_is_forgiven() -> None:
     """The node stops its own processes when it wakes, asks ZooKeeper, and lets the same ones go on."""
-    with EmbeddedCluster(ClusterConfig(nodes=1, session_timeout_ms=12_000)) as patient:
-        session = Session.of(patient.arrived()["n1"].pid)
+    with EmbeddedCluster(patient(1, session_s=60.0)) as forgiving:
+        session = Session.of(forgiving.arrived()["n1"].pid)
         kept = {p.pid for p in processes.members([session])}
-        patient.freeze(["n1"])
-        noticed = (
-            time.monotonic() + 6.5
-        )  # half a session timeout makes a freeze; a heartbeat goes every third
+        forgiving.freeze(["n1"])
+        noticed = time.monotonic() + 31  # half a session timeout makes a freeze; a heartbeat goes every third
         until(lambda: time.monotonic() > noticed, "a freeze that the agent notices")
-        patient.thaw(["n1"])
-        log = patient.log_dir / "n1-agent.log"
+        forgiving.thaw(["n1"])
+        log = forgiving.log_dir / "n1-agent.log"
         until(lambda: "event=released" in log.read_text(), "the node asks and goes on")
         assert "event=woke" in log.read_text()
-        assert incarnations(patient, "/reprise-embedded") == {"n1": 1}
+        assert incarnations(forgiving, "/reprise-embedded") == {"n1": 1}
         assert {p.pid for p in processes.members([session]) if p.state != "T"} == kept
 
 
 def test_stop_leaves_nothing_and_two_clusters_do_not_clash(cluster: EmbeddedCluster) -> None:
-    second = EmbeddedCluster(ClusterConfig(nodes=1))
+    second = EmbeddedCluster(patient(1))
     second.start()
     scratch, token = second.scratch, second.token
     assert second.host_of("n1") != cluster.host_of(cluster.nodes[0])
@@ -318,7 +324,7 @@ def test_stop_leaves_nothing_and_two_clusters_do_not_clash(cluster: EmbeddedClus
 _OWNER = """
 import sys, time
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
-cluster = EmbeddedCluster(ClusterConfig(nodes=2))
+cluster = EmbeddedCluster(ClusterConfig(nodes=2, start_timeout_s=300.0))
 cluster.start()
 print(cluster.token, cluster.scratch, flush=True)
 time.sleep(600)
@@ -358,7 +364,7 @@ def test_ctrl_c_by_hand_leaves_nothing() -> None:
 
 def test_spark_runs_on_the_bundled_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FORCE_BUNDLED, "1")
-    with EmbeddedCluster(ClusterConfig(nodes=1, class_archive=False)) as bundled:
+    with EmbeddedCluster(patient(1, class_archive=False)) as bundled:
         assert Path(bundled.spark_env()["JAVA_HOME"]).is_relative_to(bundled.scratch)
         driver = start_driver(bundled, 1)
         try:

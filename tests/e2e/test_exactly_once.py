@@ -115,7 +115,7 @@ def test_three_of_four_nodes_are_lost_and_queries_come_back_by_value_as_nodes_co
     resource = scenario.without_end(scenario.topology2(4), tmp_path)
     nodes = OneByOne(roomy)
     faults = [{"on": "checkpoint", "kill": ["n2", "n3", "n4"]}]
-    result = scenario.run(resource, roomy, tmp_path / "out", faults, nodes, in_time=True, until=nodes.over)
+    result = scenario.run(resource, roomy, tmp_path / "out", faults, nodes, until=nodes.over)
     scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
     assert "o0.0" in nodes.back[0], "the most valuable query of Topology 2 fits beside what lives"
     assert len(nodes.back) > 1, "one node has no room for all"

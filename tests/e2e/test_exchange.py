@@ -26,7 +26,8 @@ SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    config = ClusterConfig(nodes=3, worker_cores=int(SETTINGS["spark.executor.cores"]), start_timeout_s=300.0)
+    cores = int(SETTINGS["spark.executor.cores"])
+    config = ClusterConfig(nodes=3, worker_cores=cores, session_timeout_ms=60_000, start_timeout_s=300.0)
     with EmbeddedCluster(config) as started:
         yield started
 

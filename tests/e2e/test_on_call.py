@@ -21,17 +21,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from reprise.controller.cli import main
-from reprise.controller.local.cluster.launch import wait_until
 from reprise.controller.local.run.config import RunResult
+from reprise.controller.status.query_state import RunState
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.topology import load_text, to_json
 from tests.e2e import scenario
 from tests.support.told_cluster import ToldCluster
-from tools.testbed.waiting import HANGS_S
+from tools.testbed.waiting import HANGS_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
-WAIT_S = 240.0
 LIVE = {"progress", "stats", "nodes", "checkpoints", "members", "coordinator"}
 """What driver, agents and the leader write all the time."""
 TEXT = """
@@ -43,7 +42,7 @@ spec:
   sources:
     - name: tweets
       class: reprise.spark_jobs.sources:HashtagSource
-      with: {rate: 50, interval: 250ms, batches: 160, tags: 100}
+      with: {rate: 50, interval: 250ms, tags: 100}
       resources: {cpu: 200m}
   operators:
     - name: parser
@@ -73,6 +72,8 @@ class Live:
     root: str
     client: ZooKeeperSession
     cluster: ToldCluster
+    enough: threading.Event
+    """All has been seen: the stream may end when nothing is open any more."""
     done: threading.Event
     result: list[RunResult]
 
@@ -94,7 +95,7 @@ class Live:
             found[:] = [self.json("status")]
             return ready(found[0])
 
-        wait_until(look, what, WAIT_S)
+        until(look, what)
         return found[0]
 
     def written(self) -> dict[str, int]:
@@ -119,14 +120,18 @@ def roomy(cluster: ToldCluster) -> Iterator[ToldCluster]:
 @pytest.fixture(scope="module")
 def live(roomy: ToldCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("on-call")
-    out, file, resource = folder / "out", folder / "oncall.yaml", load_text(TEXT)
+    out, file = folder / "out", folder / "oncall.yaml"
+    resource = scenario.without_end(load_text(TEXT), folder)
     file.write_text(to_json(resource))
     result: list[RunResult] = []
-    done = threading.Event()
+    enough, done = threading.Event(), threading.Event()
+
+    def over(state: RunState, _: list[dict[str, Any]]) -> bool:
+        return enough.is_set() and state.observation.incident is None
 
     def work() -> None:
         try:
-            result.append(scenario.run(resource, roomy, out, []))
+            result.append(scenario.run(resource, roomy, out, [], until=over))
         finally:
             done.set()
 
@@ -142,11 +147,12 @@ def live(roomy: ToldCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 record.update(json.loads((out / "run.json").read_text()))
             return "pid" in record and "standby" in record
 
-        wait_until(started, "the run", WAIT_S)
+        until(started, "the run")
         client = make_client(record["zk"], 10.0, roomy.zk_environment())
         client.start()
-        yield Live(out, file, record["zk"], record["root"], client, roomy, done, result)
+        yield Live(out, file, record["zk"], record["root"], client, roomy, enough, done, result)
     finally:
+        enough.set()
         if not done.is_set():  # a test has failed in the middle: what the run waits for comes now
             CliRunner().invoke(
                 main, ["resume", "--zk", record["zk"], "--root", record["root"], "-f", str(file)],
@@ -280,7 +286,8 @@ def test_a_bundle_holds_everything_and_no_secret(
 def test_afterwards_the_post_mortem_is_written_from_the_folder(live: Live, burst: dict[str, Any]) -> None:
     for _ in range(2):
         live.cluster.add_node()
-    assert live.done.wait(WAIT_S), "the run does not end"
+    live.enough.set()
+    until(live.done.is_set, "the run ends")
     assert live.result
     assert live.result[0].ok, live.result[0].reason
     result = CliRunner().invoke(main, ["incident", "export", "--out", str(live.out)])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reprise.controller.analysis.from_logs import incidents_in
-from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
+from reprise.controller.local.cluster import ClusterConfig
 from reprise.controller.observability.alerts import ALERTS
 from reprise.controller.observability.dashboards import DASHBOARDS
 from reprise.controller.observability.metrics.catalogue import METRICS
@@ -22,6 +22,7 @@ from reprise.controller.status.query_state import RunState, Status
 from reprise.controller.zookeeper.client import connected
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.monitoring.watched import Watched
+from tests.support.told_cluster import PATIENT_S, ToldCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 NO_CAPACITY = {
@@ -38,8 +39,9 @@ COORDINATOR, DRIVER = "reprise.controller.coordinator", "reprise.controller.driv
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    config = ClusterConfig(nodes=4, cpu_milli=2000, start_timeout_s=300.0)
-    with EmbeddedCluster(config) as cluster, Watched(cluster, tmp_path) as run:
+    patient_ms = round(1000 * PATIENT_S)
+    config = ClusterConfig(nodes=4, cpu_milli=2000, session_timeout_ms=patient_ms, start_timeout_s=300.0)
+    with ToldCluster(config) as cluster, Watched(cluster, tmp_path) as run:
         yield run
 
 
@@ -75,7 +77,7 @@ def test_alerts_fire_for_what_they_are_about(watched: Watched) -> None:
     prometheus.wait_for(lambda: ZK not in prometheus.firing(), f"{ZK} to fall silent", HANGS_S)
 
     everything = {
-        s["metric"]["alertname"] for s in prometheus.query_range('ALERTS{alertstate="firing"}', 1200)
+        s["metric"]["alertname"] for s in prometheus.query_range('ALERTS{alertstate="firing"}', 3600)
     }
     assert everything == {alert.name for alert in ALERTS} - SEEN_ELSEWHERE
     the_log_alone_tells_the_incident(watched)

@@ -11,8 +11,8 @@ import pytest
 from tests.support.faulty_store import FaultyStore, faulty_store
 from tests.support.object_stores import S3Server, client_environment, s3_server
 
-IMPATIENT: dict[str, Any] = {"config_kwargs": {"read_timeout": 2, "retries": {"max_attempts": 1}}}
-"""Options of the client, given as a user would in fsspec's configuration: it gives up after seconds and not minutes."""
+CLIENT: dict[str, Any] = {"config_kwargs": {"read_timeout": 60, "retries": {"max_attempts": 1}}}
+"""Options of the client, given as a user would in fsspec's configuration: it tries twice, and soon gives up on errors."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def store(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS
     with faulty_store(server.address) as between:
         for name, value in client_environment(between.url).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setitem(fsspec.config.conf, "s3", IMPATIENT)
+        monkeypatch.setitem(fsspec.config.conf, "s3", CLIENT)
         monkeypatch.setattr(fsspec.get_filesystem_class("s3"), "retries", 2)
         fsspec.get_filesystem_class("s3").clear_instance_cache()
         yield between

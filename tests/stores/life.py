@@ -28,7 +28,7 @@ T = TypeVar("T")
 PLACE = Place("out", 0, 1)
 EVERY = 3
 KEPT = 2
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def rows(batch: int) -> pa.Table:

@@ -65,21 +65,24 @@ TROUBLE: dict[str, Faults] = {
     "bodies that are cut": lambda: [Fault(What.BODY_CUT, "GET", every=2)],
     "bodies that are short": lambda: [Fault(What.BODY_SHORT, "GET", FILES, every=3)],
     "slow": lambda: [Fault(What.SLOW, target=ALL, seconds=0.3, every=7)],
-    "slower than the client waits": lambda: [Fault(What.SLOW, "PUT", seconds=3.0, every=9, times=3)],
+    "slower than the client waits": lambda: [Fault(What.SLOW, "PUT", seconds=8.0, every=9, times=3)],
     "removals that fail": lambda: [Fault(What.REFUSED, "POST", status=503, code="SlowDown", every=2)],
     "listings that are late": lambda: [
-        Fault(What.NOT_LISTED, "GET", r"list-type.*(ranges|cp-|checkpoints%2F&|sink)", seconds=2.0)
+        Fault(What.NOT_LISTED, "GET", r"list-type.*(ranges|cp-|checkpoints%2F&|sink)", listings=5)
     ],
 }  # fmt: skip
 SOME = ("answers that are lost",)
+IMPATIENT: dict[str, Any] = {"config_kwargs": {"read_timeout": 5, "retries": {"max_attempts": 1}}}
 
 
 @pytest.mark.parametrize(
     "trouble", [pytest.param(name, marks=[] if name in SOME else [pytest.mark.wide]) for name in TROUBLE]
 )
 def test_each_batch_is_shown_once_and_each_checkpoint_has_its_files(
-    trouble: str, store: FaultyStore, location: str, judge: S3FileSystem
+    trouble: str, store: FaultyStore, location: str, judge: S3FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if trouble == "slower than the client waits":
+        monkeypatch.setitem(fsspec.config.conf, "s3", IMPATIENT)
     faults = TROUBLE[trouble]()
     life = Life(location)
     store.fault(*faults)
@@ -186,7 +189,7 @@ def test_a_store_whose_listings_are_late_is_refused_when_a_driver_begins(
     store: FaultyStore, location: str
 ) -> None:
     """It could not see that a later one has begun; two of them would write checkpoints beside each other."""
-    store.fault(Fault(What.NOT_LISTED, "GET", "list-type", seconds=30.0))
+    store.fault(Fault(What.NOT_LISTED, "GET", "list-type", listings=1_000_000))
     with pytest.raises(StoreError, match=r"not in the listing of epochs .* listings are late"):
         claim_epoch(location, lambda least: least)
 

@@ -31,7 +31,7 @@ class What(Enum):
     BODY_CUT = "half of the answer's body, and the connection is cut"
     BODY_SHORT = "half of the answer's body, with a length that fits"
     SLOW = "answered after a time"
-    NOT_LISTED = "a listing lacks what was stored in the last seconds"
+    NOT_LISTED = "what was stored is not in the next `listings` that would show it"
 
 
 @dataclass(slots=True)
@@ -47,6 +47,7 @@ class Fault:
     headers: Headers = field(default_factory=list)
     """Of the answer."""
     seconds: float = 0.0
+    listings: int = 0
     every: int = 1
     """Only each so many-th of such requests."""
     body: bytes = b""
@@ -87,7 +88,8 @@ class FaultyStore:
         self.server = server
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
-        self._stored: dict[str, float] = {}
+        self._listed: dict[str, int] = {}
+        """How many listings have lacked each file since it was stored."""
         self.requests: list[str] = []
         """Method and target of each."""
         self.port = 0
@@ -126,7 +128,7 @@ class FaultyStore:
             connection.close()
         if method in ("PUT", "POST") and answer.status < 300:
             with self._lock:
-                self._stored[target.partition("?")[0]] = time.monotonic()
+                self._listed[target.partition("?")[0]] = 0
         return answer
 
     def cut_on_the_way(self, method: str, target: str, headers: Headers, body: bytes) -> None:
@@ -137,17 +139,19 @@ class FaultyStore:
             connection.send(body[: len(body) // 2])
         connection.close()
 
-    def lacking(self, answer: Answer, bucket: str, seconds: float) -> Answer:
-        """A listing without what was stored in the last `seconds`."""
-        since = time.monotonic() - seconds
-        with self._lock:
-            hidden = {path for path, at in self._stored.items() if at > since}
+    def lacking(self, answer: Answer, bucket: str, listings: int) -> Answer:
+        """A listing without what fewer than so many have lacked."""
 
         def kept(found: re.Match[str]) -> str:
             key = re.search(r"<Key>(.*?)</Key>", found[0])
-            return "" if key and f"{bucket}/{key[1]}" in hidden else found[0]
+            path = f"{bucket}/{key[1]}" if key else ""
+            if self._listed.get(path, listings) >= listings:
+                return found[0]
+            self._listed[path] += 1
+            return ""
 
-        text = re.sub(r"<Contents>.*?</Contents>", kept, answer.body.decode(), flags=re.DOTALL)
+        with self._lock:
+            text = re.sub(r"<Contents>.*?</Contents>", kept, answer.body.decode(), flags=re.DOTALL)
         left = text.count("<Contents>") + text.count("<CommonPrefixes>")
         text = re.sub(r"<KeyCount>\d+</KeyCount>", f"<KeyCount>{left}</KeyCount>", text)
         return Answer(answer.status, answer.headers, text.encode())
@@ -189,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None and what is What.ANSWER_FAILED:
             answer = _said(fault)
         if fault is not None and what is What.NOT_LISTED:
-            answer = self.store.lacking(answer, self.path.partition("?")[0].rstrip("/"), fault.seconds)
+            answer = self.store.lacking(answer, self.path.partition("?")[0].rstrip("/"), fault.listings)
         if what is What.ANSWER_LOST:
             self._cut()
         elif what is What.BODY_CUT:

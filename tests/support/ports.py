@@ -11,6 +11,9 @@ from pathlib import Path
 from reprise.controller.local.cluster.addresses import HEAD, claim_prefix
 
 _LOWEST = 10_000
+_CLAIMS = "127.255.255.254"
+"""Nobody's address: a port of 127.0.0.1 is taken by whom the same one here was given to, until that process ends."""
+_claimed: list[socket.socket] = []
 
 
 @contextmanager
@@ -22,14 +25,20 @@ def own_host() -> Iterator[str]:
 
 
 def ports_in_a_row(count: int) -> range:
-    """For servers that listen at 127.0.0.1: free, and below those that the kernel gives to connections."""
+    """For servers that listen at 127.0.0.1: free, below those that the kernel gives to connections, and given to no other
+    process by this function."""
     highest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]) - count
     while True:
         found = range(first := random.randrange(_LOWEST, highest), first + count)
+        claims = [socket.socket() for _ in found]
         with ExitStack() as held:
             try:
-                for port in found:
+                for port, claim in zip(found, claims, strict=True):
+                    claim.bind((_CLAIMS, port))
                     held.enter_context(socket.socket()).bind(("127.0.0.1", port))
             except OSError:
+                for claim in claims:
+                    claim.close()
                 continue
-            return found
+        _claimed.extend(claims)
+        return found

@@ -94,11 +94,11 @@ class KafkaBroker(Daemon):
     stop_timeout_s = 15.0  # a controlled shutdown writes its logs and moves leaders
 
     def __init__(
-        self, jvm: Jvm, reaper: ProcessReaper, jars: Path, node: int, address: tuple[str, int], log: Path
+        self, jvm: Jvm, reaper: ProcessReaper, jars: Path, node: int, host: str, ports: list[int], log: Path
     ) -> None:
-        super().__init__(reaper, *address, log)
+        super().__init__(reaper, host, ports[0], log)
         self._jvm, self._jars, self.node = jvm, jars, node
-        self.control = addresses.free_port(self.host)
+        self.control = ports[1]
         self.folder = reaper.scratch / f"kafka-{node}"
         self._heap_mb = 384
 
@@ -179,10 +179,12 @@ class KafkaCluster:
         jars = jar_folder("kafka", progress)
         jvm = Jvm(find_java(scratch / "java"), scratch / "log4j2-kafka.properties")
         jvm.write_log_config()
+        ports = addresses.free_ports(self.host, 2 * self._count)
         for node in range(1, self._count + 1):
-            address = (self.host, addresses.free_port(self.host))
             log = self.log_dir / f"kafka-{node}.log"
-            self.brokers.append(KafkaBroker(jvm, self._reaper, jars, node, address, log))
+            self.brokers.append(
+                KafkaBroker(jvm, self._reaper, jars, node, self.host, ports[2 * node - 2 : 2 * node], log)
+            )
         voters = ",".join(f"{b.node}@{b.host}:{b.control}" for b in self.brokers)
         identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         progress(f"Kafka at {self.bootstrap}")

@@ -21,6 +21,8 @@ from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from tools.testbed import build
 from tools.testbed.rest import Rest, RestError
 
+START_S = 300.0
+"""For each part; only one that hangs takes so long."""
 NODE_GRACE_S = 12
 """Without a heartbeat for so long, a node is NotReady.  A starved machine must not look like a dead one; the project's own
 heartbeats are quicker anyway."""
@@ -49,7 +51,7 @@ class ControlPlane:
         self._reaper, self._folder, self._host, self._more = reaper, folder, host, tuple(api_flags)
         self._programs = build.ensure()
         self._running: dict[str, tuple[subprocess.Popen[bytes], Session]] = {}
-        self._etcd, self._peer, self._port = (addresses.free_port(host) for _ in range(3))
+        self._etcd, self._peer, self._port = addresses.free_ports(host, 3)
 
     def start(self, *, managers: bool = True) -> None:
         """Returns when pods can be created.  Without `managers` there are etcd and API server alone.  Raises StartError
@@ -66,7 +68,7 @@ class ControlPlane:
             self.start_part(name)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         launch.wait_until(
-            lambda: self._answers(account), "default service account", 120,
+            lambda: self._answers(account), "default service account", START_S,
             process=self._running["kube-controller-manager"][0], log=self._folder / "kube-controller-manager.log",
         )  # fmt: skip
 
@@ -97,7 +99,7 @@ class ControlPlane:
         )  # fmt: skip
         # an API server that finds no etcd backs off: waiting here is quicker
         launch.wait_until(
-            lambda: launch.accepts(self._host, self._etcd), "etcd", 60,
+            lambda: launch.accepts(self._host, self._etcd), "etcd", START_S,
             process=self._running["etcd"][0], log=self._folder / "etcd.log",
         )  # fmt: skip
 
@@ -116,7 +118,7 @@ class ControlPlane:
         kill(lambda: members([session]))
         process.wait()
 
-    def wait_ready(self, timeout_s: float = 120) -> None:
+    def wait_ready(self, timeout_s: float = START_S) -> None:
         """Until the API server says that it is ready."""
         process = self._running["kube-apiserver"][0]
         log = self._folder / "kube-apiserver.log"

@@ -106,7 +106,7 @@ class Rest:
         for last in (False, True):  # a connection that the server has closed meanwhile is opened once more
             connection = getattr(self._local, "connection", None)
             if connection is None:
-                connection = self._local.connection = self._connect(timeout=20)
+                connection = self._local.connection = self._connect(timeout=300)
             try:
                 connection.request(method, target, body=data, headers=self._headers(kind))
                 answer = connection.getresponse()

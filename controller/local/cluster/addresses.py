@@ -9,6 +9,7 @@ up. The reaper holds a copy: a prefix stays taken until the processes that use i
 import socket
 from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 from reprise.controller.errors import AddressError
 
@@ -41,12 +42,19 @@ def claim_prefix() -> tuple[str, socket.socket]:
 
 def free_port(host: str) -> int:
     """A port that is free on `host` now. On an address of a claimed prefix nobody else looks for one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    return free_ports(host, 1)[0]
+
+
+def free_ports(host: str, count: int) -> list[int]:
+    """So many different ones."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) for _ in range(count)]
         try:
-            probe.bind((host, 0))
+            for probe in probes:
+                probe.bind((host, 0))
         except OSError as error:
             raise AddressError(f"no free port on {host}: {error}") from error
-        return int(probe.getsockname()[1])
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 class HostPool:

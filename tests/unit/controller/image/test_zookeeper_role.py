@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from reprise.controller.errors import ConfigError
 from reprise.controller.image import zookeeper
 from reprise.controller.local.cluster import addresses, launch
+from tests.support.ports import own_host
 
 ENSEMBLE = {"REPRISE_ZK_SERVERS": "z-0.z.ns.svc:2181,z-1.z.ns.svc:2181,z-2.z.ns.svc:2181", "POD_NAME": "z-2"}
 
@@ -50,7 +51,8 @@ def test_a_wrong_variable_is_named(changes: dict[str, str], name: str, tmp_path:
 
 
 def test_nobody_there_is_no_answer() -> None:
-    assert not zookeeper.answers("127.0.0.1", addresses.free_port("127.0.0.1"), "ruok")
+    with own_host() as host:
+        assert not zookeeper.answers(host, addresses.free_port(host), "ruok")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from reprise.controller.zookeeper import client as zk_client
 from reprise.controller.zookeeper.access import TLS, client_options
 from reprise.controller.zookeeper.client import kazoo_client
 from tests.kafka.certificates import Authority
-from tests.support.zookeeper import zookeeper
+from tests.support.zookeeper import server_fixture
 from tools.testbed.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -37,10 +37,7 @@ ssl.trustStore.location={folder}/ca.pem
 """
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ZooKeeperServer]:
-    with zookeeper() as server:
-        yield server
+server = pytest.fixture(scope="module")(server_fixture)
 
 
 @contextmanager
@@ -182,7 +179,7 @@ def secure(tmp_path: Path) -> Iterator[str]:
         environment = jvm.environment(host) | reaper.environment()
         log = tmp_path / "log"
         process, _ = launch.spawn(jvm.command(ZOOKEEPER, str(config), heap_mb=128), environment, log)
-        launch.wait_until(lambda: launch.accepts(host, port), "ZooKeeper", 60, process=process, log=log)
+        launch.wait_until(lambda: launch.accepts(host, port), "ZooKeeper", 300, process=process, log=log)
         yield f"{host}:{port}"
 
 

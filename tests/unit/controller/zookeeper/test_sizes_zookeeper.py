@@ -102,7 +102,7 @@ def test_a_driver_that_starts_anew_gets_ten_thousand_partitions_back() -> None:
     view = view_of(spec)
     assert (len(view.partitions), len(view.queries)) == (10_000, 1000)
     with zookeeper() as server:
-        client = make_client(server.hosts, 10.0)
+        client = make_client(server.hosts, 60.0)
         client.start(timeout=300)
         states: list[str] = []
         try:

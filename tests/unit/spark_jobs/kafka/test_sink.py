@@ -19,7 +19,7 @@ from reprise.spark_jobs.node.settling import leave_out
 from tests.support.fake_kafka import Broker
 from tests.unit.spark_jobs.kafka.test_transactions import NAME, expected, ids, opened, rows
 
-LONG_S = 20.0
+LONG_S = 300.0
 
 
 def shown(sink: KafkaSink, batch: int) -> list[str]:
@@ -197,7 +197,7 @@ def test_who_is_no_owner_any_more_marks_nothing(broker: Broker) -> None:
     late.write(1, rows(1))
     shown(late, 1)
     with pytest.raises(FencedError):
-        for _ in range(100):
+        for _ in range(6000):
             with contextlib.suppress(NotYetError, SinkError):
                 early.mark(2)
             time.sleep(0.05)

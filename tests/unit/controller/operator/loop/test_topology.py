@@ -30,7 +30,7 @@ from reprise.controller.zookeeper.records import parse_desired
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.scheduler.model import Desired
 from tests.support.fake_api import FakeApi
-from tests.support.zookeeper import zookeeper
+from tests.support.zookeeper import server_fixture
 
 pytestmark = pytest.mark.slow
 EXAMPLE = Path(__file__).parents[5] / "examples" / "minimal.yaml"
@@ -59,7 +59,7 @@ class Scene:
         """Partitions whose code has raised, and does until they begin anew -> what."""
 
     def connect(self) -> ZooKeeperSession:
-        client = make_client(self.server.hosts, 5.0)
+        client = make_client(self.server.hosts, 60.0)
         client.start(timeout=300)
         self.clients.append(client)
         return client
@@ -149,10 +149,7 @@ class Scene:
         return one
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[ZooKeeperServer]:
-    with zookeeper() as server:
-        yield server
+server = pytest.fixture(scope="module")(server_fixture)
 
 
 @pytest.fixture

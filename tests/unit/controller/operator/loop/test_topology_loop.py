@@ -60,7 +60,7 @@ class FakeController:
         self.news = False
         self.fails = 0
         self.hold: threading.Event | None = None
-        self.answers: list[Decision] = []
+        self.answers: list[Callable[[], Decision]] = []
         """Of the next looks, in order."""
         self.times: list[float] = []
 
@@ -70,7 +70,7 @@ class FakeController:
         if self.fails:
             self.fails -= 1
             raise RuntimeError("a defect")
-        return self.answers.pop(0) if self.answers else None
+        return self.answers.pop(0)() if self.answers else None
 
     def precompute(self) -> None:
         self.log.append("ahead")
@@ -181,10 +181,10 @@ def test_a_defect_in_one_look_does_not_end_the_looking(monkeypatch: Any) -> None
 
 def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_before() -> None:
     controller, burst = FakeController(), BurstGate()
-    settles = time.time() + 0.6
+    settles_s = 1.0
     controller.answers = [
-        Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, "", until=settles),
-        Decision(Outcome.ACT, RuleName.PLAN_FIRST, ""),
+        lambda: Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, "", until=time.time() + settles_s),
+        lambda: Decision(Outcome.ACT, RuleName.PLAN_FIRST, ""),
     ]
 
     async def script(woken: asyncio.Event) -> None:
@@ -193,7 +193,7 @@ def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_befor
         await seen(controller, lambda log: log.count("decide") == 2)
 
     watch(controller, script, burst)
-    assert settles <= controller.times[1]
+    assert controller.times[0] + settles_s <= controller.times[1]
     decided = [entry for entry in controller.log if entry != "reconcile"]
     assert decided[:3] == ["decide", "ahead", "decide"]  # and the plan is made meanwhile
     assert decided.count("ahead") == 1
@@ -202,7 +202,7 @@ def test_a_detected_failure_is_looked_at_again_when_it_has_settled_and_not_befor
 def test_a_burst_that_settles_for_long_is_looked_at_when_something_calls() -> None:
     controller = FakeController()
     began = time.time()
-    controller.answers = [Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, "", until=began + 600.0)]
+    controller.answers = [lambda: Decision(Outcome.ACT, RuleName.FAILURE_DETECTED, "", until=began + 600.0)]
 
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "decide" in log)
@@ -216,7 +216,7 @@ def test_a_burst_that_settles_for_long_is_looked_at_when_something_calls() -> No
 def test_where_time_alone_changes_nothing_a_call_is_waited_for() -> None:
     controller = FakeController()
     controller.hold = threading.Event()
-    controller.answers = [Decision(Outcome.WAIT, RuleName.NOTHING_TO_DO, "", until=inf)]
+    controller.answers = [lambda: Decision(Outcome.WAIT, RuleName.NOTHING_TO_DO, "", until=inf)]
 
     async def script(woken: asyncio.Event) -> None:
         await asyncio.sleep(0.8)  # a few times as long as the shortest time between two looks
@@ -277,10 +277,10 @@ def test_a_call_does_not_wait_for_a_glance_that_waits_for_decisions() -> None:
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "poll" in log)
         deciding.submit(go.wait, 60)  # a decision about another one
-        await asyncio.sleep(0.2)  # the next poll is due, and waits
+        await seen(controller, lambda _: bool(deciding._later) and not deciding._first)  # the next poll waits
         del controller.log[:]
         woken.set()
-        await asyncio.sleep(0.1)
+        await seen(controller, lambda _: bool(deciding._first))
         go.set()
         await seen(controller, lambda log: len(log) >= 1)
         assert controller.log[0] == "decide"
@@ -290,7 +290,7 @@ def test_a_call_does_not_wait_for_a_glance_that_waits_for_decisions() -> None:
 
 def test_while_many_wait_for_plans_one_that_has_its_plan_waits() -> None:
     controller, burst = FakeController(), BurstGate()
-    controller.answers = [Decision(Outcome.ACT, RuleName.PLAN_FIRST, "")]
+    controller.answers = [lambda: Decision(Outcome.ACT, RuleName.PLAN_FIRST, "")]
 
     async def script(woken: asyncio.Event) -> None:
         await seen(controller, lambda log: "reconcile" in log)
