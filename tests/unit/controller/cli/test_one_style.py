@@ -214,7 +214,8 @@ def test_kubectl_completes_the_plugin(tmp_path: Path, run_folder: Path) -> None:
     for name, module in (("kubectl-reprise", "cli"), ("kubectl_complete-reprise", "cli.kubectl_complete")):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text(f"#!{sys.executable}\nfrom reprise.controller.{module} import main\nmain()\n")
+        main = f"from reprise.controller.{module} import main; main()"
+        program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{main}' \"$@\"\n")
         program.chmod(0o755)
     words = ["__complete", "reprise", "explain", "--out", str(run_folder), "count."]
     done = subprocess.run(
