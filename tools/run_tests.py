@@ -84,7 +84,8 @@ def parts(level: str) -> tuple[Part, ...]:
         Part("unit", (_pytest(f"not slow and {marks}", *two),), in_memory=True),
         Part("services", (_pytest(f"slow and {marks}", *two, *ELSEWHERE),)),
         Part("spark", (_pytest(f"slow and {marks}", *SPARK),)),
-        Part("kubernetes", (CONTROL_PLANE, _pytest(f"slow and {marks}", *KUBERNETES))),
+        Part("build", (CONTROL_PLANE,)),
+        Part("kubernetes", (_pytest(f"slow and {marks}", *KUBERNETES),)),
     )
 
 
