@@ -62,10 +62,10 @@ def play(
         faults = load_faults(options.faults, resource.nodes.count)
         demo.announce(console, resource, faults)
         cluster = running or EmbeddedCluster(demo.cluster_config(resource))
+        feeder = data.Feeder(kafka.bootstrap, frame, options.seconds)
         try:
             if running is None:
                 cluster.start(lambda line: console.print(line, style="dim", highlight=False))
-            feeder = data.Feeder(kafka.bootstrap, frame, options.seconds)
             feeder.start()
             kills = sum(fault.action == "kill" for fault in faults)
 
@@ -76,9 +76,10 @@ def play(
             result = demo.run(
                 console, resource, faults, options.out / NAME, cluster, options.quiet, watch=watch
             )
-            feeder.second_half.set()
-            feeder.join(data.TIMEOUT_S)
         finally:
+            feeder.second_half.set()
+            if feeder.is_alive():
+                feeder.join(data.TIMEOUT_S)
             if running is None:
                 cluster.stop()
         return result, data.check(kafka.bootstrap, frame)
@@ -110,7 +111,7 @@ def show(console: Console, result: RunResult, found: Sequence[data.Found]) -> bo
         console.print(f"availability lost, weighted by priority: {float(lost):.1f} s", highlight=False)
     missed = [fault for fault in result.record.get("unfired", ()) if fault.startswith("kill")]
     if missed:
-        console.print(f"the stream was over before: {', '.join(missed)}", style="bold red", highlight=False)
+        console.print(f"did not happen: {', '.join(missed)}", style="bold red", highlight=False)
     good = result.ok and bool(found) and all(topic.good for topic in found) and not missed
     console.print("PASSED" if good else "FAILED", style="bold green" if good else "bold red")
     return good

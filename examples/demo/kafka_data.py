@@ -115,7 +115,6 @@ class Feeder(threading.Thread):
                 producer.produce(ORIGIN, self._lines[number], partition=number % LOGS)
             sent = due
             producer.poll(TICK_S)
-        producer.flush(TIMEOUT_S)
 
 
 def check(address: str, frame: pl.DataFrame) -> list[Found]:

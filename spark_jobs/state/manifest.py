@@ -14,7 +14,7 @@ from typing import Any
 from reprise.spark_jobs.errors import NewerVersionError
 from reprise.spark_jobs.state.snapshot import Kind, Snapshot, StateFile
 
-MANIFEST_VERSION = 7
+MANIFEST_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class End:
         return End(int(count), watermark, rest, types)
 
 
-LOG_VERSION = 2
+LOG_VERSION = 1
 
 
 def begin(columns: Sequence[str]) -> bytes:

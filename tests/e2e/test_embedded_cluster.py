@@ -123,7 +123,7 @@ def test_a_job_runs_on_every_node_and_a_kill_leaves_no_process_of_a_node(cluster
         running = processes.members([session])
         assert len(running) >= 5  # agent, Worker, executor, Python daemon, Python worker
         assert len({os.getpgid(p.pid) for p in running}) > 1, "pyspark's daemon has a group of its own"
-        cluster.kill([doomed])
+        EmbeddedCluster.kill(cluster, [doomed])
         assert processes.members([session]) == []
         assert doomed not in cluster.nodes
         until(lambda: doomed not in cluster.arrived(ROOT), "its znode goes")
@@ -224,7 +224,7 @@ def test_an_added_node_arrives_under_every_served_root(cluster: EmbeddedCluster)
 def test_a_name_that_comes_back_is_a_new_incarnation(cluster: EmbeddedCluster) -> None:
     name = cluster.nodes[0]
     before = incarnations(cluster)[name]
-    cluster.kill([name])
+    EmbeddedCluster.kill(cluster, [name])
     assert cluster.add_node(name) == name
     until(lambda: incarnations(cluster).get(name) == before + 1, f"{name} as incarnation {before + 1}")
 

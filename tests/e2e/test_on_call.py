@@ -28,7 +28,7 @@ from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.topology import load_text, to_json
 from tests.e2e import scenario
 from tests.support.told_cluster import ToldCluster
-from tools.testbed.waiting import HANGS_S, until
+from tools.testbed.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 LIVE = {"progress", "stats", "nodes", "checkpoints", "members", "coordinator"}
@@ -60,6 +60,8 @@ spec:
   checkpoint: {everyBatches: 10}
   nodes: {count: 4, cpu: "2"}
 """
+HANGS_S = 300.0
+"""A start, or an end with a recovery before it, takes less on any machine that goes on at all."""
 
 
 @dataclass
@@ -147,7 +149,7 @@ def live(roomy: ToldCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 record.update(json.loads((out / "run.json").read_text()))
             return "pid" in record and "standby" in record
 
-        until(started, "the run")
+        until(started, "the run", HANGS_S)
         client = make_client(record["zk"], 10.0, roomy.zk_environment())
         client.start()
         yield Live(out, file, record["zk"], record["root"], client, roomy, enough, done, result)
@@ -287,7 +289,7 @@ def test_afterwards_the_post_mortem_is_written_from_the_folder(live: Live, burst
     for _ in range(2):
         live.cluster.add_node()
     live.enough.set()
-    until(live.done.is_set, "the run ends")
+    until(live.done.is_set, "the run ends", HANGS_S)
     assert live.result
     assert live.result[0].ok, live.result[0].reason
     result = CliRunner().invoke(main, ["incident", "export", "--out", str(live.out)])

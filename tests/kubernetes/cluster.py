@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +27,9 @@ from reprise.controller.local.cluster.class_archive import ensure_archive
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper.client import connected
-from reprise.controller.zookeeper.errors import NoNodeError
+from reprise.controller.zookeeper.errors import ClientError, NoNodeError
 from reprise.controller.zookeeper.paths import NODES
+from reprise.controller.zookeeper.session import ZooKeeperSession
 from tests.kubernetes.audit import AuditLog
 from tools.testbed.control_plane import ControlPlane
 
@@ -164,14 +165,14 @@ class KubeCluster:
         return {name: node.arguments for name, node in chosen.items()}
 
     def _end_sessions(self, pods: set[str]) -> None:
+        """Where ZooKeeper does not answer, sessions expire by themselves."""
         if not pods or not self.zookeeper.alive:
             return
-        with connected(self.zookeeper.hosts, 10.0) as client, suppress(NoNodeError):
-            for namespace in client.get_children(ROOT):
-                for topology in client.get_children(f"{ROOT}/{namespace}"):
-                    nodes = f"{ROOT}/{namespace}/{topology}/{NODES}"
-                    for pod in pods.intersection(client.get_children(nodes) if client.exists(nodes) else ()):
-                        client.delete(f"{nodes}/{pod}")
+        with suppress(ClientError), connected(self.zookeeper.hosts, 10.0) as client:
+            for folder in list(_nodes_of_topologies(client)):
+                for pod in pods.intersection(client.get_children(folder)):
+                    with suppress(NoNodeError):
+                        client.delete(f"{folder}/{pod}")
 
     def freeze(self, names: Iterable[str]) -> None:
         """SIGSTOP to everything on these nodes."""
@@ -192,6 +193,15 @@ class KubeCluster:
         mark = f"HOSTNAME={pod}".encode()
         carriers = {p.pid for p in processes.carrying(mark)}
         return [p for p in _on_nodes([self._nodes[name].process.pid]) if p.pid in carriers]
+
+
+def _nodes_of_topologies(client: ZooKeeperSession) -> Iterator[str]:
+    """Folders of the znodes of executors."""
+    for namespace in client.get_children(ROOT) if client.exists(ROOT) else ():
+        for topology in client.get_children(f"{ROOT}/{namespace}"):
+            folder = f"{ROOT}/{namespace}/{topology}/{NODES}"
+            if client.exists(folder):
+                yield folder
 
 
 def _on_nodes(outermost: list[int]) -> list[Process]:

@@ -18,7 +18,7 @@ from tests.kubernetes.streaming import BACK_S, CPU, START_S, Streaming
 from tools.testbed.rest import MERGE
 
 ROWS = 20
-"""Of a batch."""
+"""Of a batch, about."""
 EVEN = "n % 2 = 0"
 LARGE = "2600m"
 """Of a machine: room for a driver of 2 cores and an executor of 500m."""
@@ -111,9 +111,9 @@ class Counted(Streaming):
         self.await_recovery()
 
     def end(self) -> int:
-        """The stream ends with what is there now; how many rows that is."""
+        """The stream ends with the batches that are there now; how many have rows."""
         self.end_after(0)
-        return (int(self.progress()["horizon"]) - 1) * ROWS  # the last batch follows the rows
+        return int(self.progress()["horizon"]) - 1  # the last batch follows the rows
 
     def finish(self) -> None:
         """The end of the stream, and the verdict on its rows."""
@@ -130,10 +130,17 @@ class Counted(Streaming):
             for file in files
         }
 
-    def check(self, rows: int) -> None:
-        """Each row once, in order, in each query; states that were neither lost nor made twice."""
+    def rows(self, batches: int) -> dict[int, list[int]]:
+        """The rows of each batch: each row once, in order, in so many batches."""
         shown = self.column("all", "n")
-        assert [n for batch in sorted(shown) for n in shown[batch]] == list(range(rows))
+        found = [n for batch in sorted(shown) for n in shown[batch]]
+        assert found == list(range(len(found)))
+        assert sum(bool(rows) for rows in shown.values()) == batches
+        return shown
+
+    def check(self, batches: int) -> None:
+        """Each row once, in order, in each query; states that were neither lost nor made twice."""
+        shown = self.rows(batches)
         assert self.column("shaky", "n") == shown
         seen = self.column("seen", "seen")
         assert seen == {b: [sum(len(shown[a]) for a in shown if a <= b)] for b in seen}

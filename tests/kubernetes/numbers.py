@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +23,8 @@ END, STOP, BROKEN = "end", "stop", "broken"
 
 
 class Numbers(Source):
-    """So many `rows` a batch, numbered from 0, that is cut when it is due.  `folder` holds the files above."""
+    """About `rows` a batch, numbered from 0: how many depends on the moment in which a batch is cut, so that one that is cut
+    twice differs.  `folder` holds the files above."""
 
     live: ClassVar[bool] = True
 
@@ -31,7 +33,9 @@ class Numbers(Source):
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         self._stop_if_asked()
-        return None if _ended(self.folder, batch) else start + self.rows
+        if _ended(self.folder, batch):
+            return None
+        return start + 1 + time.time_ns() // 1000 % (2 * self.rows - 1)
 
     def _stop_if_asked(self) -> None:
         """The driver has looked for a later one, and has not written what the batch is: no worse moment to hang."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.request
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,8 @@ PASSES = {
     "ConnectionResetError", "ConnectionAbortedError", "BrokenPipeError",
 }  # fmt: skip
 """Exceptions of a server that is away, or was asked by another at the same time."""
+PASSED = 40
+"""A log may have so many of one of these: more is an operator that looks in vain for two minutes."""
 _ENTRY = re.compile(r"^(?=\d{4}-\d\d-\d\d )", re.MULTILINE)
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+)(?=: |$)", re.MULTILINE)
 
@@ -151,12 +154,16 @@ _RAISED = re.compile(r"^(?:\w+\.)*(\w+)(?=: |$)", re.MULTILINE)
 def defects(cluster: KubeCluster) -> set[str]:
     """What operators have logged, each with its traceback, of exceptions that nobody foresaw and that do not pass: the
     looking goes on, and only seconds are lost."""
-    return {
-        f"{log.parent.parent.name}: {entry}"
-        for log in (cluster.work_dir / "pods").rglob("*.log")
-        for entry in _ENTRY.split(log.read_text(encoding="utf-8", errors="replace"))
-        if "look-failed" in entry and PASSES.isdisjoint(_RAISED.findall(entry)[-1:])
-    }
+    found = set[str]()
+    for log in (cluster.work_dir / "pods").rglob("*.log"):
+        passed = Counter[str]()
+        for entry in _ENTRY.split(log.read_text(encoding="utf-8", errors="replace")):
+            if "look-failed" in entry:
+                raised = "".join(_RAISED.findall(entry)[-1:])
+                passed[raised] += 1
+                if raised not in PASSES or passed[raised] > PASSED:
+                    found.add(f"{log.parent.parent.name}: {entry}")
+    return found
 
 
 def machine_of(pod: dict[str, Any]) -> str:

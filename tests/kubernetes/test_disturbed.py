@@ -7,12 +7,13 @@ them.  Every test leaves it available on four machines, and the last one judges 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.kubernetes import scenario
-from tests.kubernetes.cluster import KubeCluster
+from tests.kubernetes.cluster import SESSION_S, KubeCluster
 from tests.kubernetes.install import NAMESPACE
 from tests.kubernetes.streaming import BACK_S, PLAN_S, Streaming
 from tools.testbed.rest import MERGE
@@ -37,8 +38,10 @@ def test_loss_of_zookeeper_is_not_loss_of_nodes(run: Streaming) -> None:
     """ZooKeeper is away for longer than any session."""
     before, incidents = run.executors(), run.incidents()
     run.cluster.zookeeper.kill()
+    over = time.monotonic() + 1.5 * SESSION_S
     run.until(lambda: run.condition("Observed")[0] == "False", "the outage is reported", PLAN_S)
     assert run.condition("Ready")[0] == "Unknown"
+    run.until(lambda: time.monotonic() > over, "sessions would have expired", PLAN_S)
     run.cluster.zookeeper.start()
     run.until(lambda: run.condition("Observed")[0] == "True", "it is seen again", BACK_S)
     assert run.executors() == before

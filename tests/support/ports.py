@@ -12,7 +12,7 @@ from reprise.controller.local.cluster.addresses import HEAD, claim_prefix
 
 _LOWEST = 10_000
 _CLAIMS = "127.255.255.254"
-"""Nobody's address: a port of 127.0.0.1 is taken by whom the same one here was given to, until that process ends."""
+"""Nobody's address.  A process that has bound a port here owns the same port of 127.0.0.1 until it ends."""
 _claimed: list[socket.socket] = []
 
 

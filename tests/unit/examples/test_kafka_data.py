@@ -59,11 +59,11 @@ def test_the_verdict_is_good_only_when_nothing_is_missing_or_twice(
     assert ("PASSED" if good else "FAILED") in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_a_stream_that_was_over_before_the_kill_is_no_success() -> None:
+def test_a_run_without_the_kill_is_no_success() -> None:
     console = Console(file=io.StringIO())
     good = Found("t", wanted=3, missing=0, twice=0, different=0)
     early = RunResult(Outcome.DONE, Path("out"), {"unfired": ["kill n1 n2", "add 2"]})
     assert show(console, early, [good]) is False
-    assert "over before: kill n1 n2" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "did not happen: kill n1 n2" in console.file.getvalue()  # type: ignore[attr-defined]
     late = RunResult(Outcome.DONE, Path("out"), {"unfired": ["add 2"]})
     assert show(console, late, [good]) is True

@@ -52,9 +52,10 @@ def test_two_gaps_in_one_incident_are_two_and_what_is_whole_between_them_is_not_
     snapshot = w.snapshot()
     assert snapshot.progress is not None
     skipped, marked = ((43, 45), (60, 62)), ((43, 49), (60, 66))
-    for known in (1, 2):
+    # the driver reports gaps behind its checkpoint, which moves behind the first one
+    for gap in (0, 1):
         told = replace(
-            snapshot.progress, skipped={"mid.0": skipped[:known]}, marked={"sink.0": marked[:known]}
+            snapshot.progress, skipped={"mid.0": (skipped[gap],)}, marked={"sink.0": (marked[gap],)}
         )
         view = look(replace(snapshot, progress=told), w.policy)
         incident = observe(view, incident)

@@ -26,10 +26,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all but the first as `wide`."""
     seen = set[tuple[str, str]]()
     for item in items:
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        engine = item.path.is_relative_to(ENGINE) and not item.get_closest_marker("slow")
-        if engine or (item.path.is_relative_to(OPERATORS) and "seed" in parameters):
-            one = item.nodeid.partition("[")[0], str(parameters.get("kind")) if engine else ""
-            if one in seen:
-                item.add_marker(pytest.mark.wide)
-            seen.add(one)
+        parameters = dict(getattr(getattr(item, "callspec", None), "params", {}))
+        if item.path.is_relative_to(ENGINE) and not item.get_closest_marker("slow"):
+            kind = str(parameters.get("kind"))
+        elif item.path.is_relative_to(OPERATORS) and parameters.pop("seed", None) is not None:
+            kind = str(parameters)
+        else:
+            continue
+        one = item.nodeid.partition("[")[0], kind
+        if one in seen:
+            item.add_marker(pytest.mark.wide)
+        seen.add(one)

@@ -98,5 +98,5 @@ def test_a_record_that_is_too_large_for_its_length_is_refused(monkeypatch: pytes
 
 def test_a_segment_says_its_version() -> None:
     assert columns_of(begin(["key:k", "pane"])) == ("key:k", "pane")
-    with pytest.raises(NewerVersionError, match=r"version 3; .* up to 2"):
-        columns_of(b'{"version": 3, "fields": []}')
+    with pytest.raises(NewerVersionError, match=r"version 2; .* up to 1"):
+        columns_of(b'{"version": 2, "fields": []}')
