@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import yaml
 
 from tests.kubernetes import rbac
 from tests.kubernetes.cluster import REPOSITORY, SESSION_S, KubeCluster
+from tools.testbed.rest import MERGE, RestError
 from tools.testbed.waiting import until
 
 NAMESPACE = "streams"
@@ -29,7 +32,8 @@ def install(cluster: KubeCluster, *, replicas: int = 1, options: tuple[str, ...]
     await_no_kinds(cluster)
     for path in sorted((REPOSITORY / "crds").glob("*.yaml")):
         api.post(_KINDS, yaml.safe_load(path.read_text(encoding="utf-8")))
-    _gone(cluster, f"{_CORE}/namespaces/{NAMESPACE}")
+    namespace = f"{_CORE}/namespaces/{NAMESPACE}"
+    until(lambda: api.find(namespace) is None, "the namespace of tests that ran before is deleted")
     api.post(f"{_CORE}/namespaces", {"metadata": {"name": NAMESPACE}})
     _accounts(cluster)
     _storage(cluster)
@@ -40,14 +44,21 @@ def install(cluster: KubeCluster, *, replicas: int = 1, options: tuple[str, ...]
 
 
 def await_no_kinds(cluster: KubeCluster) -> None:
-    """Until the definitions of tests that ran before are deleted: those applied meanwhile would go with them."""
-    for path in (REPOSITORY / "crds").glob("*.yaml"):
-        _gone(cluster, f"{_KINDS}/{yaml.safe_load(path.read_text(encoding='utf-8'))['metadata']['name']}")
+    """Until the definitions of tests that ran before are deleted: those applied meanwhile would go with them.
+
+    An API server whose cache was just being made anew ("storage is (re)initializing") looks at a definition that is being
+    deleted only when that changes, or at its next resync, up to five minutes later.  So each look changes an annotation."""
+    for file in (REPOSITORY / "crds").glob("*.yaml"):
+        path = f"{_KINDS}/{yaml.safe_load(file.read_text(encoding='utf-8'))['metadata']['name']}"
+        until(lambda path=path: _is_gone(cluster, path), f"{path} is gone", poll_s=0.5)
 
 
-def _gone(cluster: KubeCluster, path: str) -> None:
-    """Tests that ran before may have had one of the same name, which is still being deleted."""
-    until(lambda: cluster.api.find(path) is None, f"{path} is gone")
+def _is_gone(cluster: KubeCluster, path: str) -> bool:
+    if cluster.api.find(path) is None:
+        return True
+    with suppress(RestError):  # it is gone by now
+        cluster.api.patch(path, {"metadata": {"annotations": {"seen": str(time.time())}}}, MERGE)
+    return False
 
 
 def _accounts(cluster: KubeCluster) -> None:
