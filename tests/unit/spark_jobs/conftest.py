@@ -1,5 +1,6 @@
 """Of tests of the engine that have several parameters, `make test` runs the first of each function and `kind`: seeds and
-settings are more of the same kind there, and cost seconds each.  Of operators it runs all but further seeds."""
+settings are more of the same kind there, and cost seconds each.  Of operators it runs all but further seeds, and
+`make test-fast` the first of each function."""
 
 from __future__ import annotations
 
@@ -23,17 +24,20 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all but the first as `wide`."""
+    """Mark cases of functions that are behind the first."""
     seen = set[tuple[str, str]]()
     for item in items:
+        function, _, _ = item.nodeid.partition("[")
         parameters = dict(getattr(getattr(item, "callspec", None), "params", {}))
         if item.path.is_relative_to(ENGINE) and not item.get_closest_marker("slow"):
-            kind = str(parameters.get("kind"))
-        elif item.path.is_relative_to(OPERATORS) and parameters.pop("seed", None) is not None:
+            kind, seeds = str(parameters.get("kind")), True
+        elif item.path.is_relative_to(OPERATORS):
+            seeds = parameters.pop("seed", None) is not None
             kind = str(parameters)
         else:
             continue
-        one = item.nodeid.partition("[")[0], kind
-        if one in seen:
+        if seeds and (function, kind) in seen:
             item.add_marker(pytest.mark.wide)
-        seen.add(one)
+        elif item.path.is_relative_to(OPERATORS) and (function, "") in seen:
+            item.add_marker(pytest.mark.long)
+        seen |= {(function, kind), (function, "")}
