@@ -1,9 +1,8 @@
-"""Survivors that cannot run give their room to queries that can.
+"""Survivors that no whole query needs give their room to queries that can run.
 
-A partition that survived on a living node waits for ever where one of its upstreams was lost and does not come back soon:
-nothing that needs it can show anything, and it takes room under the cap of its node all the same.  The first plan of an
-incident may place these anew, elsewhere or later, from the checkpoint, as what they read begins again there, too.  What
-runs stays: no partition of a query that has all of its partitions is moved.
+A query shows nothing while one of its partitions is lost, and its survivors take room under the caps of their nodes all the
+same.  The first plan of an incident may place them on other nodes, or later, from the checkpoint: all that is lost begins
+there, too.  No partition of a query that has all of its partitions is moved.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Placed:
 
 def plan_first(view: View, costs: Mapping[str, int], planner: Planner, nodes: int) -> Placed:
     """The first plan of an incident, and any that rolls back: what is failed beside all survivors, if all of it fits; else
-    what is best with the room of the survivors that cannot run.  `nodes`: how many there were before the failure.
+    what is best with the room of the survivors that no whole query needs.  `nodes`: how many there were before the failure.
 
     Of these the ones that the plan wants again stay on their nodes, if as much is restored with them there.  Nobody leaves
     a node where the rest would not fit beside the plan on as many nodes as before: the room would be filled in a way that
@@ -113,11 +112,9 @@ def _planned(view: View, costs: Mapping[str, int], held: Mapping[str, str], plan
 
 def _said(evicted: int) -> str:
     if evicted < 2:
-        one = "1 partition on a living node could not run, as what it reads is lost, and gives its room"
+        one = "1 partition on a living node, which no whole query needs, gives its room"
         return one if evicted else ""
-    return (
-        f"{evicted} partitions on living nodes could not run, as what they read is lost, and give their room"
-    )
+    return f"{evicted} partitions on living nodes, which no whole query needs, give their room"
 
 
 def worth_of_plan(planned: Planned, policy: Policy) -> tuple[int, ...]:
