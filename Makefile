@@ -49,7 +49,7 @@ lint: setup  ## style, types and layers
 	$(BIN)/python -m tools.run_tests test --part lint
 
 # OF=tests/e2e/test_standbys.py runs the tests below these paths alone.
-test-fast: setup  ## lint and most tests that start no server (under two minutes)
+test-fast: setup  ## lint and most tests that need no cluster (under two minutes)
 	$(BIN)/python -m tools.run_tests fast $(OF)
 
 test: setup  ## lint and the tests: each promise once, on real Spark, ZooKeeper, Kafka and a Kubernetes API server

@@ -52,7 +52,7 @@ WAITS_S = 600.0
 """What a turn may spend outside of its job: in requests to stores and brokers, whose clients give up by themselves.  Those
 of object stores try a request about five times for a minute each, and a turn may make one such request in vain."""
 FAILED_TURNS = 20
-"""A driver ends when so many turns, of about half a minute, have raised what is not foreseen and none has ended well."""
+"""A driver ends when so many turns in a row have raised what is not foreseen: after about half a minute."""
 SHOWN = 20
 """Problems that a report carries; one that is among them is not reported again."""
 
