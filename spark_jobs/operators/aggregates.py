@@ -1,15 +1,16 @@
 """Aggregates written as `mean(dep_delay)`: parsing, the vectorised kernels, and accumulators that are cheap
 to freeze.
 
-Invariant: results depend on the rows and their order alone.  Sums are taken row by row (`numpy.bincount` and
+Invariants: results depend on the rows and their order alone.  Sums are taken row by row (`numpy.bincount` and
 `add.at` are sequential), never in the order of some thread pool, and a batch's partial sum is added to the
-state once; so a replay gives the same bits in floating point too.
+state once; so a replay gives the same bits in floating point too.  Integers and decimals are exact: a value or a sum
+beyond 64 bits is refused.  Decimals are kept as integers of their last digit, with their type beside them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +28,24 @@ Partials = dict[str, Array]
 
 ROWS = "rows"
 """The accumulator that every keyed state has: how many rows a slot holds."""
+DECIMAL = "decimal"
+"""The accumulator with the type of a decimal column, as 64 times its precision and its scale; 0: not known."""
 _FORM = re.compile(r"^\s*(count|sum|mean|min|max)\s*\(\s*([^()]*?)\s*\)\s*$")
-_LIMIT = 1 << 63
-_TOO_LARGE = "a sum of integers is beyond 64 bits; make them floats first, e.g. `x * 1.0 AS x` in a Map"
-_COMBINE: dict[str, Callable[[Array, Array], Array]] = {"min": np.minimum, "max": np.maximum}
-_SCAN: dict[str, np.ufunc] = {"seen": np.add, "sum": np.add, "min": np.minimum, "max": np.maximum}
+_LONGEST = 38
+"""Digits of a decimal128."""
+_DIGITS_OF_64_BITS = 19
+_MORE_DIGITS = 10
+"""Digits before the point that a sum of decimals has more than they."""
+_TOO_LARGE = "a sum is beyond 64 bits; make the numbers floats first, e.g. `x * 1.0 AS x` in a Map"
+_TOO_LONG = (
+    "a decimal has more digits than 64 bits hold; make them floats first, e.g. `x * 1.0 AS x` in a Map"
+)
+_COMBINE: dict[str, Callable[[Array, Array], Array]] = {
+    "min": np.minimum,
+    "max": np.maximum,
+    DECIMAL: np.maximum,
+}
+_SCAN: dict[str, np.ufunc] = {"seen": np.add, "sum": np.add, **_COMBINE}  # type: ignore[dict-item]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +58,31 @@ class Aggregate:
 
     @property
     def accumulators(self) -> tuple[str, ...]:
-        """Names of the arrays that it reads: what is summed or compared, and the number of values seen."""
+        """Names of the arrays that it reads: what is summed or compared, the number of values seen, and the type of a column
+        of decimals, which others do not have."""
         if not self.column:
             return (ROWS,)
         seen = f"seen:{self.column}"
         if self.function == "count":
             return (seen,)
-        return (f"{'sum' if self.function == 'mean' else self.function}:{self.column}", seen)
+        value = f"{'sum' if self.function == 'mean' else self.function}:{self.column}"
+        return value, seen, f"{DECIMAL}:{self.column}"
 
     def finish(self, values: Mapping[str, Array]) -> pa.Array:
-        """The output column; null where no value was seen (count: 0)."""
+        """The output column; null where no value was seen (count: 0).  A sum of decimals has the scale of its column and ten
+        more digits, their mean is a double."""
         if self.function == "count":
             return pa.array(values[self.accumulators[0]])
-        value, seen = (values[name] for name in self.accumulators)
+        of_value, of_seen, of_type = self.accumulators
+        value, seen = values[of_value], values[of_seen]
+        precision, scale = divmod(int(values[of_type].max(initial=0)) if of_type in values else 0, 64)
         if self.function == "mean":
             with np.errstate(divide="ignore", invalid="ignore"):
-                value = value / seen
+                value = value / (seen * 10.0**scale)
+        elif precision:
+            longer = _MORE_DIGITS if self.function == "sum" else 0
+            kind = pa.decimal128(min(precision + longer, _LONGEST), scale)
+            return decimals(pa.array(value, mask=seen == 0), kind)
         return pa.array(value, mask=seen == 0)
 
 
@@ -101,27 +124,15 @@ def require_columns(columns: Columns, aggregates: Sequence[Aggregate]) -> None:
 def partials(table: pa.Table, codes: Ints, size: int, aggregates: Sequence[Aggregate]) -> Partials:
     """Accumulators of one batch: for each name an array with one value a code."""
     result: Partials = {ROWS: np.bincount(codes, minlength=size)}
-    cache: dict[str, tuple[Array | None, Bools | None]] = {}
-    for aggregate in aggregates:
-        name = aggregate.column
-        if not name:
-            continue
-        if name not in cache:
-            cache[name] = _numbers(table, name)
-        values, valid = cache[name]
+    for name, values, valid in _columns(table, aggregates, result):
         own = codes if valid is None else codes[valid]
-        for accumulator in aggregate.accumulators:
-            if accumulator in result:
-                continue
-            function = accumulator.partition(":")[0]
-            if function == "seen":
-                result[accumulator] = np.bincount(own, minlength=size)
-            elif values is None:
-                raise ColumnError(
-                    f"{function} of {name!r} needs numbers or times; the column holds {table[name].type}"
-                )
-            else:
-                result[accumulator] = _reduce(accumulator, values, own, size)
+        function = name.partition(":")[0]
+        if function == "seen":
+            result[name] = np.bincount(own, minlength=size)
+        elif function == DECIMAL:
+            result[name] = np.full(size, values[0], values.dtype)
+        else:
+            result[name] = _reduce(name, values, own, size)
     return result
 
 
@@ -135,27 +146,50 @@ def running(table: pa.Table, codes: Ints, aggregates: Sequence[Aggregate]) -> Pa
     place[order] = np.arange(len(order))
     count = np.arange(1, len(order) + 1) - np.repeat(starts, lengths)
     result: Partials = {ROWS: count[place]}
-    for each in aggregates:
-        if not each.column or (each.accumulators[-1] in result and each.accumulators[0] in result):
-            continue
-        values, valid = _numbers(table, each.column)
-        for accumulator in each.accumulators:
-            function = accumulator.partition(":")[0]
-            if function == "seen":
-                own: Array = np.ones(len(codes), np.int64) if valid is None else valid.astype(np.int64)
-            elif values is None:
-                raise ColumnError(
-                    f"{function} of {each.column!r} needs numbers or times; the column holds {table[each.column].type}"
-                )
-            else:
-                own = np.full(len(codes), identity(function, values.dtype), values.dtype)
-                own[slice(None) if valid is None else valid] = values
-            if function == "sum" and own.dtype == np.int64 and _large(own):
-                halves = own[order] & 0xFFFFFFFF, own[order] >> 32
-                low, high = (_scanned(np.add, half, starts, lengths) for half in halves)
-                _require_64_bits(accumulator, low, high)
-            result[accumulator] = _scanned(_SCAN[function], own[order], starts, lengths)[place]
+    for name, values, valid in _columns(table, aggregates, result):
+        function = name.partition(":")[0]
+        if function == "seen":
+            own: Array = np.ones(len(codes), np.int64) if valid is None else valid.astype(np.int64)
+        elif function == DECIMAL:
+            own = np.full(len(codes), values[0], values.dtype)
+        else:
+            own = np.full(len(codes), identity(function, values.dtype), values.dtype)
+            own[slice(None) if valid is None else valid] = values
+        if function == "sum" and own.dtype.kind in "iu" and _large(own):
+            low, high = (_scanned(np.add, half, starts, lengths) for half in _halves(own[order]))
+            _require_64_bits(name, low, high, own.dtype)
+        result[name] = _scanned(_SCAN[function], own[order], starts, lengths)[place]
     return result
+
+
+def _columns(
+    table: pa.Table, aggregates: Sequence[Aggregate], done: Collection[str]
+) -> Iterator[tuple[str, Array, Bools | None]]:
+    """Name of each accumulator that is not `done`, the non-null values of its column, and which rows they are (None: all).
+    ColumnError where an aggregate needs numbers and has none.  Of `seen`, which needs none, values are not to be read; of
+    `decimal`, there is one, the type."""
+    read: dict[str, tuple[Array | None, Bools | None]] = {}
+    for aggregate in aggregates:
+        of = aggregate.column
+        for name in aggregate.accumulators if of else ():
+            function = name.partition(":")[0]
+            kind = column(table, of).type
+            if name in done or (function == DECIMAL and not pa.types.is_decimal(kind)):
+                continue
+            if function == DECIMAL:
+                yield name, np.array([64 * kind.precision + kind.scale], np.int16), None
+                continue
+            if function == "seen":
+                array = column(table, of)
+                valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+                yield name, np.zeros(0), valid
+                continue
+            if of not in read:
+                read[of] = numbers(table, of)
+            values, valid = read[of]
+            if values is None:
+                raise ColumnError(f"{function} of {of!r} needs numbers or times; the column holds {kind}")
+            yield name, values, valid
 
 
 def _scanned(ufunc: np.ufunc, values: Array, starts: Ints, lengths: Ints) -> Array:
@@ -166,21 +200,42 @@ def _scanned(ufunc: np.ufunc, values: Array, starts: Ints, lengths: Ints) -> Arr
     return found
 
 
-def _numbers(table: pa.Table, name: str) -> tuple[Array | None, Bools | None]:
-    """Non-null values of a column as int64 or float64 (None: not numbers), and which rows they are (None:
-    all)."""
+def numbers(table: pa.Table, name: str) -> tuple[Array | None, Bools | None]:
+    """Non-null values of a column as int64, uint64 or float64 (None: not numbers), and which rows they are (None: all).
+    Times are microseconds, decimals whole numbers of their last digit.  ColumnError: one is beyond 64 bits."""
     array = column(table, name)
     kind = array.type
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    array = array.drop_null()
     if pa.types.is_timestamp(kind):
         array = array.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())
-    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
+    elif pa.types.is_floating(kind) or pa.types.is_null(kind):
         array = array.cast(pa.float64())
+    elif pa.types.is_decimal(kind):
+        array = _last_digits(array, name)
+    elif pa.types.is_uint64(kind):
+        pass
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         array = array.cast(pa.int64())
     else:
         return None, valid
-    return array.drop_null().to_numpy(zero_copy_only=False), valid
+    return array.to_numpy(zero_copy_only=False), valid
+
+
+def _last_digits(array: pa.Array, name: str) -> pa.Array:
+    """Decimals as whole numbers of their last digit.  ColumnError: one is beyond 64 bits."""
+    try:
+        longest = array.cast(pa.decimal128(_LONGEST, array.type.scale))
+        digits: pa.Array = longest.view(pa.decimal128(_LONGEST, 0)).cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise ColumnError(f"{name!r}: {_TOO_LONG}") from None
+    return digits
+
+
+def decimals(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The inverse: whole numbers of the last digit as decimals of this type."""
+    found: pa.Array = values.cast(pa.decimal128(_DIGITS_OF_64_BITS, 0)).view(kind)
+    return found
 
 
 def _reduce(accumulator: str, values: Array, codes: Ints, size: int) -> Array:
@@ -201,40 +256,53 @@ def _require_room(accumulator: str, values: Ints, codes: Ints, size: int) -> Non
     if not _large(values):
         return
     low, high = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    np.add.at(low, codes, values & 0xFFFFFFFF)
-    np.add.at(high, codes, values >> 32)
-    _require_64_bits(accumulator, low, high)
+    for total, half in zip((low, high), _halves(values), strict=True):
+        np.add.at(total, codes, half)
+    _require_64_bits(accumulator, low, high, values.dtype)
+
+
+def _halves(values: Ints) -> tuple[Ints, Ints]:
+    """The lower and the upper 32 bits."""
+    return (values & 0xFFFFFFFF).astype(np.int64), (values >> 32).astype(np.int64)
 
 
 def _large(values: Ints) -> bool:
     """Whether a sum of some of these may be beyond 64 bits."""
-    return bool(len(values)) and max(-int(values.min()), int(values.max())) * len(values) >= _LIMIT
+    most = max(-int(values.min()), int(values.max())) if len(values) else 0
+    return most * len(values) > np.iinfo(values.dtype).max
 
 
-def _require_64_bits(accumulator: str, low: Ints, high: Ints) -> None:
+def _require_64_bits(accumulator: str, low: Ints, high: Ints, dtype: npt.DTypeLike) -> None:
     """ColumnError for sums, as sums of their lower and their upper halves, that are too large."""
     high = high + (low >> 32)
-    if np.any((high < -(1 << 31)) | (high >= 1 << 31)):
+    limits = np.iinfo(dtype)
+    if np.any((high < limits.min >> 32) | (high > limits.max >> 32)):
         raise ColumnError(f"{accumulator}: {_TOO_LARGE}")
 
 
 def identity(name: str, dtype: npt.DTypeLike) -> Any:
     """The value of an accumulator that has seen nothing; `name` as in `Aggregate.accumulators`."""
     function = name.partition(":")[0]
-    if function not in _COMBINE:
+    if function not in ("min", "max"):
         return 0
     if np.dtype(dtype) == np.float64:
         return np.inf if function == "min" else -np.inf
-    limits = np.iinfo(np.int64)
+    limits = np.iinfo(dtype)
     return limits.max if function == "min" else limits.min
 
 
 def combine(name: str, left: Array, right: Array) -> Array:
     """Two accumulators of one name put together, `left` first."""
-    merge = _COMBINE.get(name.partition(":")[0])
-    if merge:
-        return merge(left, right)
+    function, _, of = name.partition(":")
+    if function == DECIMAL and np.any((left != right) & (left != 0) & (right != 0)):
+        raise ColumnError(f"{of!r} changed its precision or scale between batches")
+    if function in _COMBINE:
+        return _COMBINE[function](left, right)
     total = left + right
-    if total.dtype == np.int64 and np.any((left ^ total) & (right ^ total) < 0):
+    if total.dtype == np.uint64:
+        over = total < left
+    else:
+        over = (left ^ total) & (right ^ total) < 0 if total.dtype == np.int64 else np.zeros(0, np.bool_)
+    if np.any(over):
         raise ColumnError(f"{name}: {_TOO_LARGE}")
     return total

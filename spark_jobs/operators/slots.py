@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.operators.aggregates import ROWS, Partials, combine, identity
+from reprise.spark_jobs.operators.aggregates import DECIMAL, ROWS, Array, Partials, combine, identity
 from reprise.spark_jobs.operators.frames import ColumnError, Ints
 from reprise.spark_jobs.pages import PageSet, Part
 from reprise.spark_jobs.spill import SpillFullError, SpillStore
 
 _LEAST = 256
+_OF_DECIMALS = f"{DECIMAL}:"
 
 
 class Accumulators:
@@ -146,6 +147,7 @@ class Accumulators:
     def fit(self, values: Partials) -> Partials:
         """The values in the types of these arrays.  Of a column that was nothing but nulls here, or is there, the type is
         not known yet, and it takes that of the other; ColumnError when both have values and their types differ."""
+        values = self._fit_decimals(values)
         for name, value in values.items():
             array = self._arrays.get(name)
             if array is None or array.dtype == value.dtype:
@@ -153,15 +155,41 @@ class Accumulators:
             if _only_nulls(name, values):
                 values = {**values, name: np.full(len(value), identity(name, array.dtype), array.dtype)}
             elif _only_nulls(name, self._arrays):
-                self._arrays[name] = np.full(len(array), identity(name, value.dtype), value.dtype)
-                if self._pages is not None:
-                    self._arrays = {other: held.copy() for other, held in self._arrays.items()}
-                    self._pages.replaced(changed=True)
+                self._replace(name, np.full(len(array), identity(name, value.dtype), value.dtype))
             else:
                 raise ColumnError(
                     f"{name} changed its type from {array.dtype} to {value.dtype} between batches"
                 )
         return values
+
+    def _fit_decimals(self, values: Partials) -> Partials:
+        """The values with the types of decimals that these arrays have, which get those of `values`.  ColumnError: one side
+        has decimals and the other has other numbers."""
+        here = {name for name in self._arrays if name.startswith(_OF_DECIMALS)}
+        there = {name for name in values if name.startswith(_OF_DECIMALS)}
+        for name in here ^ there:
+            other = self._arrays if name in there else values
+            if not other:
+                continue
+            if not _only_nulls(name, other):
+                raise ColumnError(
+                    f"{name.removeprefix(_OF_DECIMALS)!r} has decimals in some batches and none in others"
+                )
+            if name in there:
+                self._replace(name, np.zeros(self.size, values[name].dtype))
+                self._arrays = _in_order_of(values, self._arrays)
+            else:
+                rows = len(next(iter(values.values())))
+                values = {**values, name: np.zeros(rows, self._arrays[name].dtype)}
+                values = _in_order_of(self._arrays, values)
+        return values
+
+    def _replace(self, name: str, array: Array) -> None:
+        """Another array under this name."""
+        self._arrays[name] = array
+        if self._pages is not None:
+            self._arrays = {other: held.copy() for other, held in self._arrays.items()}
+            self._pages.replaced(changed=True)
 
     def _own(self, size: int, values: Partials) -> None:
         """Make every array writable, and those in `values` at least `size` long."""
@@ -213,6 +241,11 @@ class Accumulators:
             for name in same:
                 self._arrays[name] = self._arrays[name].copy()
             pages.replaced(changed=len(before) < len(self._arrays))
+
+
+def _in_order_of(others: Partials, values: Partials) -> Partials:
+    """The same arrays, those of these names first: tables of several accumulators are put together."""
+    return {name: values[name] for name in [*others, *values] if name in values}
 
 
 def _only_nulls(name: str, values: Partials) -> bool:

@@ -19,9 +19,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reprise.spark_jobs.contract import Inbox, Input, Operator, Place
-from reprise.spark_jobs.operators.aggregates import identity
+from reprise.spark_jobs.operators.aggregates import DECIMAL, identity
 from reprise.spark_jobs.operators.frames import inbox_table, select
 from reprise.spark_jobs.operators.keys import KeyIndex, group, values_of
 from reprise.spark_jobs.operators.slots import Accumulators, restore
@@ -141,7 +142,11 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     for table in tables:
         for each in table.schema:
             newest.setdefault(each.name, each.type)
-    return pa.concat_tables([_typed(table, newest) for table in tables], promote_options="permissive")
+    found = pa.concat_tables([_typed(table, newest) for table in tables], promote_options="permissive")
+    for at, name in enumerate(found.column_names):
+        if name.startswith(VALUE + DECIMAL):  # not known before the column had a value
+            found = found.set_column(at, name, pc.fill_null(found.column(name), 0))
+    return found
 
 
 def _typed(table: pa.Table, newest: Mapping[str, pa.DataType]) -> pa.Table:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator, Place, Tables, Targets, joined_rows
+from reprise.spark_jobs.operators.aggregates import decimals, numbers
 from reprise.spark_jobs.operators.frames import (
     Bools,
     ColumnError,
@@ -45,6 +46,8 @@ class TopState:
     value: Values = field(default_factory=lambda: np.zeros(0, np.int64))
     group_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     listed: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    kind: pa.DataType = field(default_factory=pa.int64)
+    """Of the output column; decimals are kept as whole numbers of their last digit."""
 
 
 class TopK(Operator):
@@ -156,7 +159,8 @@ class TopK(Operator):
         if not len(chosen):
             return None
         keys = state.keys.keys(chosen)
-        return rows({**{n: keys.column(n) for n in self.all}, self.by: state.value[chosen], "rank": rank})
+        best = _as_column(state.value[chosen], state.kind)
+        return rows({**{n: keys.column(n) for n in self.all}, self.by: best, "rank": rank})
 
     def _upsert(self, state: TopState, table: pa.Table) -> Bools:
         """Apply a batch; returns which groups it touched."""
@@ -167,10 +171,10 @@ class TopK(Operator):
         group_slots = state.groups.slots(per)
         last = np.zeros(groups.size, np.int64)
         last[groups.codes] = np.arange(table.num_rows)
-        if state.listed.any() and new.dtype != state.value.dtype:
-            raise ColumnError(
-                f"{self.by!r} changed its type from {state.value.dtype} to {new.dtype} between batches"
-            )
+        kind = _kind(table.schema.field(self.by).type)
+        if state.listed.any() and kind != state.kind:
+            raise ColumnError(f"{self.by!r} changed its type from {state.kind} to {kind} between batches")
+        state.kind = kind
         state.value = _assigned(state.value.astype(new.dtype), slots, new[last], state.keys.size)
         state.listed = _assigned(state.listed, slots, new_listed[last], state.keys.size)
         of_key = group_slots[per.codes] if self.per else np.zeros(groups.size, np.int64)
@@ -181,15 +185,15 @@ class TopK(Operator):
 
     def _values(self, table: pa.Table) -> tuple[Values, Bools]:
         """The column `by` as numbers, and which rows can be on a list."""
-        array = column(table, self.by)
-        if pa.types.is_floating(array.type):
-            array = array.cast(pa.float64())
-        elif pa.types.is_integer(array.type):
-            array = array.cast(pa.int64())
-        else:
-            raise ColumnError(f"{self.by!r} must hold numbers to rank by, not {array.type}")
-        value: Values = array.fill_null(0).to_numpy(zero_copy_only=False)
-        listed = array.is_valid().to_numpy(zero_copy_only=False) & ~np.isnan(value)
+        kind = column(table, self.by).type
+        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+            raise ColumnError(f"{self.by!r} must hold numbers to rank by, not {kind}")
+        own, valid = numbers(table, self.by)
+        assert own is not None
+        listed = np.ones(table.num_rows, np.bool_) if valid is None else valid
+        value = np.zeros(table.num_rows, own.dtype)
+        value[listed] = own
+        listed = listed & ~np.isnan(value)
         return value, listed & (value > 0) if self.stream and self.positive else listed
 
     def counters(self, state: TopState | None) -> Mapping[str, int]:
@@ -201,18 +205,41 @@ class TopK(Operator):
             return dict
         keys, groups = state.keys.freeze(), state.groups.freeze()
         meta = pa.table({"keys": [state.keys.size], "groups": [state.groups.size]})
-        arrays = {"value": state.value, "group": state.group_of, "listed": state.listed}
-        return lambda: {"keys": keys(), "groups": groups(), "values": pa.table(arrays), "meta": meta}
+        value, kind, rest = state.value, state.kind, {"group": state.group_of, "listed": state.listed}
+        return lambda: {
+            "keys": keys(),
+            "groups": groups(),
+            "values": pa.table({"value": _as_column(value, kind), **rest}),
+            "meta": meta,
+        }
 
     def restore(self, place: Place, tables: Tables) -> TopState | None:
         if not self.stream:
             return None
         meta, values = one_row(tables["meta"]), tables["values"]
+        value, _ = numbers(values, "value")
+        assert value is not None
         return TopState(
             KeyIndex(self.all, tables["keys"], meta["keys"]),
             KeyIndex(self.per, tables["groups"], meta["groups"]),
-            *(values.column(name).to_numpy() for name in ("value", "group", "listed")),
+            value,
+            values.column("group").to_numpy(),
+            values.column("listed").to_numpy(),
+            values.schema.field("value").type,
         )
+
+
+def _kind(kind: pa.DataType) -> pa.DataType:
+    """The type in which numbers of a type are kept."""
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(min(kind.precision, 38), kind.scale)
+    if pa.types.is_uint64(kind):
+        return kind
+    return pa.float64() if pa.types.is_floating(kind) else pa.int64()
+
+
+def _as_column(value: Values, kind: pa.DataType) -> pa.Array:
+    return decimals(pa.array(value), kind) if pa.types.is_decimal(kind) else pa.array(value, kind)
 
 
 def _assigned(array: Values, slots: Ints, values: Values, size: int) -> Values:
@@ -234,7 +261,7 @@ def _best(k: int, candidates: Ints, value: Values, group_of: Ints) -> tuple[Ints
         few = np.flatnonzero(own >= least)
         candidates, own, groups = candidates[few], own[few], groups[few]
     # Not -own: the least integer has no opposite in 64 bits.
-    falling = ~own if own.dtype == np.int64 else -own
+    falling = -own if own.dtype == np.float64 else ~own
     order = np.lexsort((candidates, falling, groups))
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     position = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))

@@ -226,7 +226,7 @@ class SlidingWindow(PagedOperator, WindowTables, WindowSlots):
         if not windows:
             return None
         each = [self._values(state, end, slots) for end, slots in windows]
-        values = {name: np.concatenate([v[name] for v in each]) for name in self._names}
+        values = {name: np.concatenate([v[name] for v in each]) for name in each[0]}
         slots = np.concatenate([slots for _, slots in windows])
         ends = np.repeat([end for end, _ in windows], [len(slots) for _, slots in windows])
         head: dict[str, Any] = {"window_start": ends - self.size, "window_end": ends, "time": ends - 1}

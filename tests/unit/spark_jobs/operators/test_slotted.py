@@ -236,11 +236,12 @@ def test_count_windows_are_given_in_the_order_in_which_they_fill() -> None:
     assert operator.counters(state) == {"keys": 3, "open": 0}
 
 
-def test_a_column_that_was_nothing_but_nulls_gets_its_type_later() -> None:
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(38, 2)], ids=str)
+def test_a_column_that_was_nothing_but_nulls_gets_its_type_later(kind: pa.DataType) -> None:
     operator, dice = lib.CountWindow(size=3, keys=["k"], aggregate={"s": "sum(v)"}), random.Random(1)
     log, state = Log(operator, dice), operator.initial(PLACE)
     nulls = pa.table({"k": ["a", "b"], "v": pa.nulls(2)})
-    numbers = pa.table({"k": ["a"], "v": pa.array([5], pa.int64())})
+    numbers = pa.table({"k": ["a"], "v": pa.array([5], pa.int64()).cast(kind)})
     batches = [inbox(1, nulls), inbox(2, pa.table({"k": ["d"], "v": pa.nulls(1)})), inbox(3, numbers)]
     for one in batches:
         state, _ = operator.step(state, one)
@@ -250,18 +251,19 @@ def test_a_column_that_was_nothing_but_nulls_gets_its_type_later() -> None:
         log.store(log.waiting.pop(0))
     number = max(range(len(log.stored)), key=lambda n: log.stored[n][0].batch)
     again, _ = restored(operator, log, number, batches)
-    last = inbox(4, pa.table({"k": ["a", "b", "b"], "v": pa.array([1, 2, 3], pa.int64())}))
+    last = inbox(4, pa.table({"k": ["a", "b", "b"], "v": pa.array([1, 2, 3], pa.int64()).cast(kind)}))
     assert operator.step(again, last)[1] == operator.step(state, last)[1]
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(38, 2)], ids=str)
 @pytest.mark.parametrize("waits", [True, False], ids=["with-an-older-slot", "without-slots"])
-def test_a_slot_that_closed_has_set_the_type_of_a_column(waits: bool) -> None:
+def test_a_slot_that_closed_has_set_the_type_of_a_column(waits: bool, kind: pa.DataType) -> None:
     """No footprint says so: the one that opened before is of the type that nulls have."""
     operator = lib.CountWindow(size=2, keys=["k"], aggregate={"s": "sum(v)"})
     log, state = Log(operator, random.Random(1)), operator.initial(PLACE)
     null = pa.table({"k": ["b"], "v": pa.nulls(1)})
     batches = [inbox(1, null if waits else null.slice(0, 0))]
-    batches.append(inbox(2, pa.table({"k": ["a", "a"], "v": pa.array([1, 2], pa.int64())})))
+    batches.append(inbox(2, pa.table({"k": ["a", "a"], "v": pa.array([1, 2], pa.int64()).cast(kind)})))
     for one in batches:
         if one.batch == 2:
             log.log.sealed_upto(False)
