@@ -10,11 +10,15 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import numpy as np
@@ -29,6 +33,7 @@ from reprise.spark_jobs.operators.parameters import choice
 
 __all__ = ["Decoded", "Decoder", "avro_schema", "decode", "given_for", "make_decoder", "parse_columns"]
 
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 FORMATS = ("json", "avro", "protobuf", "arrow", "raw")
 Counts = npt.NDArray[np.int64]
 
@@ -163,12 +168,40 @@ class Avro(Decoder):
                 ) from None
             if stream.read(1):
                 raise DecodeError("bytes are left behind the Avro record: it has another schema")
+            if not isinstance(record, Mapping):
+                raise DecodeError(f"the record does not fit the columns: it is {type(record).__name__}")
             records.append(record)
-        try:
-            table = pa.Table.from_pylist(records, schema=self._schema)
-        except (ValueError, TypeError, AttributeError, OverflowError, pa.ArrowNotImplementedError) as error:
-            raise DecodeError(f"the record does not fit the columns: {error}") from None
-        return table, np.ones(len(values), np.int64)
+        columns = [_column(records, field) for field in self._schema]
+        return pa.Table.from_arrays(columns, schema=self._schema), np.ones(len(values), np.int64)
+
+
+def _column(records: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
+    """One field of Avro records.  DecodeError where the column's type would change a value."""
+    try:
+        return pa.array([_fitting(record.get(field.name), field.type) for record in records], field.type)
+    except (ValueError, TypeError, AttributeError, OverflowError, pa.ArrowNotImplementedError) as error:
+        raise DecodeError(f"the record does not fit the columns: {field.name!r}: {error}") from None
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    """A value of fastavro as Arrow takes it for this type.  ValueError where Arrow would cut or round it."""
+    if pa.types.is_list(kind) and isinstance(value, list):
+        return [_fitting(item, kind.value_type) for item in value]
+    if isinstance(value, UUID):
+        return value.bytes if pa.types.is_binary(kind) else str(value)
+    if pa.types.is_integer(kind):
+        fits = type(value) in (int, NoneType)
+    elif pa.types.is_float32(kind):
+        fits = not isinstance(value, float) or math.isnan(value) or float(np.float32(value)) == value
+    elif pa.types.is_date(kind):
+        fits = not isinstance(value, datetime)
+    elif pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        fits = getattr(value, "microsecond", 0) % _MICROSECONDS[kind.unit] == 0
+    else:
+        fits = True
+    if not fits:
+        raise ValueError(f"{value} of type {type(value).__name__} would be changed in a column of {kind}")
+    return value
 
 
 class Headed(Decoder):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -181,6 +185,75 @@ def test_avro_records_that_do_not_fit_the_columns_are_refused(kind: str, value: 
     (message,) = make_encoder("avro", schema).values(pa.table({"id": [value]}))
     found = decode(make_decoder("avro", parse_columns({"id": kind}), schema), [message])
     assert "the record does not fit the columns" in found.bad[0]
+
+
+def of_avro(kind: Any, value: Any, column: str) -> Any:
+    """The value of a record's only field in a column of this type; the reason where it is refused."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}
+    fastavro.schemaless_writer(out := io.BytesIO(), fastavro.parse_schema(schema), {"x": value})
+    decoder = make_decoder("avro", parse_columns({"x": column}), {"schema": schema})
+    found = decode(decoder, [out.getvalue()])
+    return found.bad[0] if found.bad else found.table["x"].to_pylist()[0]
+
+
+LOGICAL = {
+    "uuid": {"type": "string", "logicalType": "uuid"},
+    "money": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+    "micros": {"type": "long", "logicalType": "timestamp-micros"},
+    "time": {"type": "long", "logicalType": "time-micros"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "column", "told"),
+    [
+        (LOGICAL["uuid"], UUID(int=5), "string", "00000000-0000-0000-0000-000000000005"),
+        (LOGICAL["uuid"], UUID(int=5), "binary", bytes(15) + b"\x05"),
+        (["null", LOGICAL["uuid"]], None, "string", None),
+        ({"type": "array", "items": LOGICAL["uuid"]}, [UUID(int=5)], "list<string>", [str(UUID(int=5))]),
+        (LOGICAL["money"], Decimal("12.30"), "decimal(10, 2)", Decimal("12.30")),
+        (LOGICAL["money"], Decimal("12.30"), "decimal(38, 4)", Decimal("12.3000")),
+        (
+            LOGICAL["micros"],
+            datetime(2025, 1, 1, 0, 0, 1, 5, UTC),
+            "timestamp[us]",
+            datetime(2025, 1, 1, 0, 0, 1, 5),
+        ),
+        (
+            LOGICAL["micros"],
+            datetime(2025, 1, 1, 0, 0, 1, 0, UTC),
+            "timestamp[s]",
+            datetime(2025, 1, 1, 0, 0, 1),
+        ),
+        ("double", 0.1, "double", 0.1),
+        ("float", 1.5, "float", 1.5),
+        ("int", 7, "int64", 7),
+    ],
+)
+def test_values_of_avro_are_read_as_they_are(kind: Any, value: Any, column: str, told: Any) -> None:
+    found = of_avro(kind, value, column)
+    assert (found, type(found)) == (told, type(told))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "column"),
+    [
+        (LOGICAL["money"], Decimal("12.30"), "int64"),
+        (LOGICAL["money"], Decimal("12.34"), "decimal(10, 1)"),
+        ("float", 1.5, "int64"),
+        ("double", 1.0, "int64"),
+        ("boolean", True, "int64"),
+        ("double", 0.1, "float"),
+        ("long", 2**53 + 1, "double"),
+        ({"type": "array", "items": "double"}, [1.5], "list<int64>"),
+        (LOGICAL["micros"], datetime(2025, 1, 1, 0, 0, 1, 5, UTC), "timestamp[ms]"),
+        (LOGICAL["micros"], datetime(2025, 1, 1, 0, 0, 1, 0, UTC), "date32"),
+        (LOGICAL["time"], time(1, 2, 3, 4), "time32[ms]"),
+        ("string", "5", "int64"),
+    ],
+)
+def test_a_value_of_avro_that_a_column_would_change_is_refused(kind: Any, value: Any, column: str) -> None:
+    assert "the record does not fit the columns: 'x': " in str(of_avro(kind, value, column))
 
 
 def test_an_avro_message_that_is_no_record_is_refused() -> None:
