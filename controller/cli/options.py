@@ -43,7 +43,7 @@ topology_option = click.option(
     "--file",
     type=click.Path(path_type=Path),
     callback=_or_here,
-    help=f"A StreamTopology resource (YAML); by default {HERE} in this folder.",
+    help=f"A StreamTopology resource (YAML or JSON; - is standard input); by default {HERE} in this folder.",
 )
 sets_option = click.option(
     "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Another value in the spec (repeatable)."

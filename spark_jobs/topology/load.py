@@ -9,13 +9,14 @@ equal keys are refused there, and the line of any field found wrong later is loo
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import json
 import logging
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +49,29 @@ def load_topology(
     columns, and the packages of its stores are looked for.
 
     The file's directory is put on `sys.path`, so that `class: my_operators:Mine` finds a module beside the
-    file. Warnings (`check.check`) are logged.  SpecError: everything wrong; OSError: the file cannot be
-    read.
+    file. Warnings (`check.check`) are logged.  `-` is standard input, with paths from the working directory.
+    SpecError: everything wrong; OSError: the file cannot be read.
     """
     path = Path(path)
     directory = str(path.resolve().parent)
     if directory not in sys.path:
         sys.path.append(directory)
-    text = path.read_text(encoding="utf-8", errors="replace")
-    return load_text(text, path.name, changes, folder=path.resolve().parent, data=data)
+    if str(path) == "-":
+        name, data_of_file = "standard input", sys.stdin.buffer.read()
+    else:
+        name, data_of_file = path.name, path.read_bytes()
+    return load_text(_text(data_of_file, name), name, changes, folder=Path(directory), data=data)
+
+
+def _text(data: bytes, name: str) -> str:
+    """What the bytes of a file spell in UTF-8.  SpecError for another encoding."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        line = data.count(b"\n", 0, error.start) + 1
+        where = f"is UTF-16 ({name})" if utf16 else f"is not UTF-8 ({name}, line {line})"
+        raise SpecError("(document)", f"{where}; save it as UTF-8") from None
 
 
 def load_text(
@@ -137,16 +152,13 @@ def _with_absolute_paths(resource: StreamTopology, folder: Path) -> StreamTopolo
 
 
 def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
-    """The document as nodes with lines, and as the JSON value that it stands for."""
+    """The resource as nodes with lines, and as the JSON value that it stands for."""
     try:
-        documents = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-        if len(documents) > 1:
-            raise SpecError("(document)", f"expected one resource, found {len(documents)} documents ({name})")
-        raise_all(
-            error for document in documents for error in _mistakes(document, "", name, itertools.count())
-        )
+        node = _only_topology(yaml.compose_all(_without_tabs(text), Loader=yaml.SafeLoader), name)
+        raise_all(_mistakes(node, "", name, itertools.count()))
+        value = None if node is None else yaml.SafeLoader("").construct_document(node)
         # By way of JSON: dates become text, keys strings, and what comes out equals what executors will read.
-        obj = json.loads(json.dumps(yaml.safe_load(text), default=str, allow_nan=False))
+        obj = json.loads(json.dumps(value, default=str, allow_nan=False))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -157,7 +169,44 @@ def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         ) from None
     except RecursionError:
         raise SpecError("(document)", f"is nested too deeply or refers to itself ({name})") from None
-    return documents[0] if documents else None, obj
+    return node, obj
+
+
+def _without_tabs(text: str) -> str:
+    """JSON without tabs between its values, which YAML does not take; other text as it is."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text.replace("\t", " ")  # no string of JSON has one
+
+
+def _only_topology(documents: Iterable[yaml.Node | None], name: str) -> yaml.Node | None:
+    """The topology among what `kubectl apply -f` would apply.  Empty documents count for nothing, each item of a `List` is a
+    resource.  None where there is no resource."""
+    resources = [one for document in documents if document is not None for one in _resources(document)]
+    found = [one for one in resources if _kind(one) == "StreamTopology"]
+    if len(resources) <= 1:
+        return resources[0] if resources else None
+    if len(found) != 1:
+        count = f"{len(found)} in {len(resources)} documents"
+        raise SpecError("(document)", f"expected one StreamTopology, found {count} ({name})")
+    return found[0]
+
+
+def _resources(document: yaml.Node) -> Iterator[yaml.Node]:
+    items = _value(document, "items") if _kind(document) == "List" else None
+    if items is not None and isinstance(items[0], yaml.SequenceNode):
+        yield from items[0].value
+    elif document.tag != "tag:yaml.org,2002:null":
+        yield document
+
+
+def _kind(document: yaml.Node) -> str | None:
+    found = _value(document, "kind")
+    return found[0].value if found is not None and isinstance(found[0], yaml.ScalarNode) else None
 
 
 def _ambiguous(field: str, node: yaml.ScalarNode, name: str) -> SpecError:

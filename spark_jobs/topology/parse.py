@@ -116,7 +116,10 @@ def _without_server_fields(obj: dict[str, Any]) -> dict[str, Any]:
     obj = {key: value for key, value in obj.items() if key != "status"}
     metadata = obj.get("metadata")
     if isinstance(metadata, dict):
-        obj["metadata"] = {k: v for k, v in metadata.items() if not _SERVER_METADATA.fullmatch(str(k))}
+        wanted = ((k, v) for k, v in metadata.items() if not _SERVER_METADATA.fullmatch(str(k)))
+        obj["metadata"] = {
+            k: v for k, v in wanted if v is not None
+        }  # as the API server takes `labels:` alone
     return obj
 
 
