@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from reprise.controller import logs
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
@@ -19,7 +20,7 @@ DRIVER_HEAP_MB = 768
 def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, root: str) -> dict[str, Service]:
     """Coordinator and driver, not started, in the order in which to start them."""
     common = ["--zk", cluster.zk_hosts, "--root", root, "--topology", str(layout.topology.resolve())]
-    environment = {MARK: cluster.token} | _python_path(config)
+    environment = {MARK: cluster.token} | _python_path(config, cluster.scratch)
     if config.log_format is not None:
         environment[logs.VARIABLE] = config.log_format
     driver = [
@@ -53,6 +54,14 @@ def services_of(config: RunConfig, layout: Layout, cluster: EmbeddedCluster, roo
     }
 
 
-def _python_path(config: RunConfig) -> dict[str, str]:
-    parts = [part for part in (config.python_path, os.environ.get("PYTHONPATH", "")) if part]
+def _python_path(config: RunConfig, scratch: Path) -> dict[str, str]:
+    """Where processes of a run look for modules.  A colon ends a name in PYTHONPATH: a folder that has one gets a link in
+    `scratch`."""
+    own = config.python_path
+    if os.pathsep in own:
+        link = scratch / "own-classes"
+        link.unlink(missing_ok=True)
+        link.symlink_to(own)
+        own = str(link)
+    parts = [part for part in (own, os.environ.get("PYTHONPATH", "")) if part]
     return {"PYTHONPATH": os.pathsep.join(parts)} if parts else {}

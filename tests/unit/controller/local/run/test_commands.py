@@ -23,12 +23,13 @@ from tests.support import oncall
 ROOT = "/reprise/default/oncall"
 
 
-def cluster() -> EmbeddedCluster:
+def cluster(scratch: Path) -> EmbeddedCluster:
     """What is asked of a started one."""
     return cast(
         EmbeddedCluster,
         SimpleNamespace(
             zk_hosts="127.0.0.1:2181",
+            scratch=scratch,
             token="t0ken",
             master_url="spark://127.0.0.1:7077",
             executor_java_options=lambda: "-Xshare:auto -Da=b",
@@ -45,7 +46,7 @@ def cluster() -> EmbeddedCluster:
 def services(tmp_path: Path, **config: Any) -> dict[str, Service]:
     resource = oncall.resource()
     made = RunConfig(resource=resource, out=tmp_path, **config)
-    return services_of(made, layout_of(tmp_path, resource), cluster(), ROOT)
+    return services_of(made, layout_of(tmp_path, resource), cluster(tmp_path), ROOT)
 
 
 def value(service: Service, option: str) -> str:
@@ -103,6 +104,20 @@ def test_a_users_modules_come_before_those_that_are_there_already(
     bare = services(tmp_path)
     assert value(bare["driver"], "--python-path") == ""
     assert all("PYTHONPATH" not in one.environment for one in bare.values())
+
+
+def test_a_folder_with_a_colon_in_its_name_is_found_by_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    mine = tmp_path / "build:2025"
+    mine.mkdir()
+    (mine / "own_rows.py").write_text("")
+    for _ in range(2):  # a cluster serves several runs
+        (folder,) = value(services(tmp_path, python_path=str(mine))["driver"], "--python-path").split(
+            os.pathsep
+        )
+        assert (Path(folder) / "own_rows.py").exists()
 
 
 def test_each_carries_the_mark_by_which_it_is_ended_with_its_owner(tmp_path: Path) -> None:
