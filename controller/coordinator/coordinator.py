@@ -36,6 +36,8 @@ from reprise.scheduler.steps import CloseIncident, RuleName
 
 log = logging.getLogger("reprise.coordinator")
 
+FAILED_TURNS = 20
+"""A coordinator ends when so many turns in a row have raised what is not foreseen: a successor begins from the records."""
 TICK_S = 0.3
 """Between looks when no watch wakes the loop: settling and windows are a matter of time alone."""
 
@@ -67,15 +69,20 @@ class Coordinator:
     """Held while a plan is made ahead: a decision that finds it begun waits, as it would take as long itself."""
 
     def run(self) -> None:
-        """Run until `stop`."""
+        """Run until `stop`.  Raises what a turn has raised, after `FAILED_TURNS`."""
+        unforeseen = 0
         while not self.stop.is_set():
             self.store.changed.clear()
             try:
                 self.refresh()
                 self.turn()
                 self.precompute()
-            except Exception:
+                unforeseen = 0
+            except Exception as error:
                 log.exception("event=turn-failed")
+                unforeseen += not isinstance(error, (SessionError, OSError))
+                if unforeseen >= FAILED_TURNS:
+                    raise
             self.store.changed.wait(TICK_S)
 
     def turn(self) -> Decision | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -15,7 +16,7 @@ from kazoo.client import KazooState
 from reprise.algorithms import PlanningError
 from reprise.controller.coordinator import coordinator as coordinator_module
 from reprise.controller.coordinator import incident_log
-from reprise.controller.coordinator.coordinator import Coordinator
+from reprise.controller.coordinator.coordinator import FAILED_TURNS, Coordinator
 from reprise.controller.coordinator.history import Kept
 from reprise.controller.coordinator.store import Store
 from reprise.controller.simulated_world.memory_zookeeper import MemoryClient, MemoryServer
@@ -398,6 +399,33 @@ def test_a_turn_that_fails_is_logged_and_another_follows(
     assert next(turns) == 4
     assert len(ahead) == 2, "after each turn that did not fail"
     assert "nobody foresaw this" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("errors", "ended"),
+    [
+        ([ValueError] * FAILED_TURNS, True),
+        ([*[ValueError] * (FAILED_TURNS - 1), None] * 2, False),
+        ([SessionError] * 2 * FAILED_TURNS, False),
+    ],
+)
+def test_a_coordinator_whose_turns_fail_without_end_ends(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, errors: list[type[Exception] | None], ended: bool
+) -> None:
+    left = list(errors)
+
+    def turn(coordinator: Coordinator) -> None:
+        coordinator.store.changed.set()
+        if not left:
+            coordinator.stop.set()
+        elif (error := left.pop(0)) is not None:
+            raise error("nobody foresaw this")
+
+    monkeypatch.setattr(Coordinator, "turn", turn)
+    monkeypatch.setattr(Coordinator, "precompute", lambda _: None)
+    with pytest.raises(ValueError, match="nobody foresaw") if ended else contextlib.nullcontext():
+        scene.coordinator.run()
+    assert not left
 
 
 # -- the log ---------------------------------------------------------------------------------------------------------
