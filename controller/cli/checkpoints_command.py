@@ -1,7 +1,9 @@
-"""`reprise checkpoints`: the global checkpoints of a run, and whether their files are whole."""
+"""`reprise checkpoints`: the global checkpoints of a run, and whether their files and the records beside them are whole."""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,19 @@ from reprise.controller.cli import exits
 from reprise.controller.cli.render import for_programs, output_option, plain_console, plain_table
 from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import layout_of
-from reprise.spark_jobs.errors import CheckpointError
+from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
+from reprise.spark_jobs.state.driver_records import EPOCHS
+from reprise.spark_jobs.state.graphs import GRAPHS
+from reprise.spark_jobs.state.ledger import RANGES
+from reprise.spark_jobs.state.release import CLOCKS
+from reprise.spark_jobs.state.revision import REVISIONS
+from reprise.spark_jobs.state.skips import SKIPPED
+from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import from_json
+
+RECORDS = ("", EPOCHS, RANGES, CLOCKS, REVISIONS, GRAPHS, SKIPPED)
+"""Folders of a location with records beside checkpoints; the first one is the location itself."""
 
 
 @click.command("checkpoints")
@@ -30,7 +42,8 @@ from reprise.spark_jobs.topology import from_json
 def command(
     out: Path | None, location: str | None, standby: tuple[str, ...], verify: bool, output: str
 ) -> None:
-    """List complete global checkpoints, newest last; exit code 1 when one is damaged.
+    """List complete global checkpoints, newest last; exit code 1 when one is damaged, or a record without which no driver
+    starts: of source ranges, of revisions, of drivers.
 
     \b
     Examples:
@@ -42,9 +55,13 @@ def command(
         raise click.UsageError("give exactly one of --out and --location")
     store = CheckpointStore(location, standby) if location else _store(out or Path(), standby)
     found = [_entry(store, position, verify) for position in store.known()]
-    if not for_programs({"location": store.location, "checkpoints": found}, output):
+    damaged = _damaged_records(store.location) if verify else {}
+    document = {"location": store.location, "checkpoints": found, "damagedRecords": damaged}
+    if not for_programs(document, output):
         _table(store.location, found, output == "wide")
-    if any(entry["problem"] for entry in found):
+        for name, reason in damaged.items():
+            click.secho(f"{name} is damaged: {reason}; put it back from a copy", fg="red")
+    if damaged or any(entry["problem"] for entry in found):
         raise SystemExit(exits.NO)
 
 
@@ -70,6 +87,21 @@ def _entry(store: CheckpointStore, position: int, verify: bool) -> dict[str, Any
     except CheckpointError as error:
         entry["problem"] = str(error)
     return entry
+
+
+def _damaged_records(location: str) -> dict[str, str]:
+    """Records that are not JSON, by their path; nothing where the location cannot be read now."""
+    files, damaged = Files(location), {}
+    with suppress(StoreError):
+        for folder in RECORDS:
+            for name in files.names(folder):
+                path = f"{folder}/{name}".lstrip("/")
+                try:
+                    if name.endswith(".json"):
+                        files.parsed(path, json.loads)
+                except (ValueError, RecursionError) as error:
+                    damaged[path] = f"not JSON: {error}"
+    return damaged
 
 
 def _table(location: str, found: list[dict[str, Any]], wide: bool) -> None:

@@ -21,6 +21,8 @@ from reprise.controller.local.errors import ServiceError
 
 QUICK_S = 10.0
 """A process that ends sooner than this after its start has failed to start."""
+REFUSED = "refused: "
+"""What the last line of a process begins with that cannot run with what it was given."""
 QUICK_ENDS = 3
 """So many in a row and the service is given up: what is wrong will not go away."""
 
@@ -57,13 +59,17 @@ class Service:
         quick = not self._expected and time.monotonic() - self._started < QUICK_S
         self._quick_ends = self._quick_ends + 1 if quick else 0
         if self._quick_ends >= QUICK_ENDS:
-            raise ServiceError(
-                f"the {self.name} ends at every start (status {status}): {launch.tail(self.log)}"
-            )
+            raise ServiceError(f"the {self.name} ends at every start (status {status}): {self._why()}")
         self._sweep()
         self.start()
         self.restarts += 1
         return status
+
+    def _why(self) -> str:
+        """The reason with which it has refused to start, or else the end of its log."""
+        end = launch.tail(self.log)
+        refused = [line for line in end.splitlines() if line.startswith(REFUSED)]
+        return refused[-1].removeprefix(REFUSED) if refused else end
 
     def crash(self) -> None:
         """SIGKILL, with everything that it has started."""

@@ -174,6 +174,23 @@ def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> Non
     assert reprise("checkpoints").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    "record", ["stream.json", "ranges/0000000001.json", "revisions/00000001.json"]
+)
+@pytest.mark.parametrize("data", [b"", b'{"epoch": 1', b"\xff\xfe"])
+def test_a_damaged_record_beside_checkpoints_is_named(tmp_path: Path, record: str, data: bytes) -> None:
+    file = tmp_path / "cp" / record
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b'{"epoch": 1}')
+    assert reprise("checkpoints", "--location", tmp_path / "cp").exit_code == 0
+    file.write_bytes(data)
+    damaged = reprise("checkpoints", "--location", tmp_path / "cp")
+    assert damaged.exit_code == 1
+    assert f"{record} is damaged: not JSON" in damaged.output
+    document = json.loads(reprise("checkpoints", "--location", tmp_path / "cp", "-o", "json").output)
+    assert list(document["damagedRecords"]) == [record]
+
+
 def test_checkpoints_are_read_from_a_standby(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path / "second"))
     store.complete(

@@ -18,7 +18,7 @@ import pytest
 
 from reprise.controller.driver import __main__ as program
 from reprise.controller.driver.process import DriverConfig
-from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.errors import DamagedError, SpecError
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.topology import StreamTopology, load_text
 from tests.support.scripted import TEXT
@@ -217,7 +217,11 @@ def test_a_signal_ends_it_and_wakes_it(
 
 @pytest.mark.parametrize(
     "error",
-    [RevisionError("the keys of count have changed"), SpecError("spec", "the keys of count have changed")],
+    [
+        RevisionError("the keys of count have changed"),
+        SpecError("spec", "the keys of count have changed"),
+        DamagedError("the keys of count have changed"),
+    ],
 )
 def test_code_that_may_not_go_on_from_the_checkpoint_is_said_and_ends_the_process(
     process: Process,

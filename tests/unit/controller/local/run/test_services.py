@@ -54,6 +54,17 @@ def test_a_service_that_never_stays_is_given_up_with_its_log(tmp_path: Path) -> 
     service.stop(1.0)
 
 
+def test_a_service_that_refuses_to_start_is_given_up_with_its_reason_alone(tmp_path: Path) -> None:
+    service = _service(tmp_path, "print('starting'); raise SystemExit('refused: ranges/1.json is damaged')")
+    service.start()
+    with pytest.raises(ServiceError) as given_up:
+        for _ in range(3):
+            until(lambda: not service.alive)
+            service.revive()
+    assert str(given_up.value) == "the driver ends at every start (status 1): ranges/1.json is damaged"
+    service.stop(1.0)
+
+
 def test_stop_kills_what_does_not_listen(tmp_path: Path) -> None:
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     service = _service(tmp_path, deaf)
