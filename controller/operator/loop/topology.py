@@ -199,8 +199,9 @@ class TopologyController:
                 return REFUSED_S
             with self._failures():
                 self._act(spec, steps, cluster)
-            seen = self._observed(steps, steps.records.observe())
-            self.state = _with_seen(self.state, steps, seen)
+            with self._failures():
+                seen = self._observed(steps, steps.records.observe())
+                self.state = _with_seen(self.state, steps, seen)
             self._tell(cluster)
             self._schedule.looked_at_everything()
             return self._next(PollKind.DECIDE if self.state.busy else PollKind.POLL)
@@ -310,6 +311,9 @@ class TopologyController:
             problem = f"{type(error).__name__}: {error}"
             self.state = replace(self.state, problem=problem)
             log.warning("event=step-failed topology=%s reason=%r", self.body["metadata"]["name"], problem)
+        except Exception as error:  # a defect: the status must not stay as it was
+            self.state = replace(self.state, problem=f"defect of the operator: {type(error).__name__}: {error}")
+            log.exception("event=step-failed topology=%s", self.body["metadata"]["name"])
 
     @property
     def _over(self) -> bool:

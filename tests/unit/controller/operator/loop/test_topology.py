@@ -19,9 +19,12 @@ import yaml
 
 from reprise.controller.kubernetes.pods import PodView
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
+from reprise.controller.operator.loop.decider import Decider
 from reprise.controller.operator.loop.topology import TopologyController
 from reprise.controller.operator.pods import manifests
+from reprise.controller.operator.pods.actor import Actor
 from reprise.controller.operator.pods.cluster_view import ClusterView
+from reprise.controller.operator.records import Records
 from reprise.controller.operator.settings import OperatorSettings
 from reprise.controller.zookeeper import membership
 from reprise.controller.zookeeper.client import make_client
@@ -131,6 +134,11 @@ class Scene:
         written = [b for v, p, b in self.api.calls if v == "apply" and p.endswith("minimal/status")]
         found = written[-1]["status"]["conditions"] if written else []
         return {c["type"]: (c["status"], c["reason"]) for c in found}
+
+    def message(self, kind: str) -> str:
+        """Of a condition."""
+        written = [b for v, p, b in self.api.calls if v == "apply" and p.endswith("minimal/status")]
+        return next(c["message"] for c in written[-1]["status"]["conditions"] if c["type"] == kind)
 
     def closed(self) -> int:
         """Incidents that are over."""
@@ -346,6 +354,24 @@ def test_a_deletion_without_zookeeper_ends_and_says_what_it_left(scene: Scene) -
     assert not one.finalize(5.0, 20.0), "it waits for ZooKeeper"
     assert one.finalize(21.0, 20.0)
     assert "RecordsLeft" in scene.reasons()
+
+
+@pytest.mark.parametrize("step", [(Decider, "decide"), (Actor, "act"), (Records, "observe")])
+def test_a_defect_in_a_step_is_in_the_status_until_the_step_works(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise KeyError("nobody foresaw this")
+
+    one, view = scene.running(), ClusterView(dict(scene.pods), None)
+    with monkeypatch.context() as broken:
+        broken.setattr(*step, fails)
+        one.decide(scene.body, view)
+        one.reconcile(view)
+    assert scene.conditions()["Observed"][0] == "False"
+    assert scene.conditions()["Ready"][0] == "Unknown"
+    assert "defect of the operator: KeyError: 'nobody foresaw this'" in scene.message("Observed")
+    scene.until(lambda: scene.conditions()["Ready"] == ("True", "AllQueriesAvailable"), "ready", one)
 
 
 def test_without_zookeeper_nothing_is_decided_and_it_says_so(scene: Scene) -> None:
