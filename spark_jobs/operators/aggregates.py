@@ -29,7 +29,7 @@ Partials = dict[str, Array]
 ROWS = "rows"
 """The accumulator that every keyed state has: how many rows a slot holds."""
 DECIMAL = "decimal"
-"""The accumulator with the type of a decimal column, as 64 times its precision and its scale; 0: not known."""
+"""The accumulator with the type of a decimal column: `decimal_code`, the same in each slot."""
 _FORM = re.compile(r"^\s*(count|sum|mean|min|max)\s*\(\s*([^()]*?)\s*\)\s*$")
 _LONGEST = 38
 """Digits of a decimal128."""
@@ -40,11 +40,9 @@ _TOO_LARGE = "a sum is beyond 64 bits; make the numbers floats first, e.g. `x * 
 _TOO_LONG = (
     "a decimal has more digits than 64 bits hold; make them floats first, e.g. `x * 1.0 AS x` in a Map"
 )
-_COMBINE: dict[str, Callable[[Array, Array], Array]] = {
-    "min": np.minimum,
-    "max": np.maximum,
-    DECIMAL: np.maximum,
-}
+_TWO_TYPES = "decimals of one column have several precisions or scales"
+_SCALES, _NO_SCALE = 256, 128
+_COMBINE: dict[str, Callable[[Array, Array], Array]] = {"min": np.minimum, "max": np.maximum}
 _SCAN: dict[str, np.ufunc] = {"seen": np.add, "sum": np.add, **_COMBINE}  # type: ignore[dict-item]
 
 
@@ -75,15 +73,32 @@ class Aggregate:
             return pa.array(values[self.accumulators[0]])
         of_value, of_seen, of_type = self.accumulators
         value, seen = values[of_value], values[of_seen]
-        precision, scale = divmod(int(values[of_type].max(initial=0)) if of_type in values else 0, 64)
+        code = decimal_code_of(values.get(of_type))
+        precision, scale = divmod(code, _SCALES) if code else (0, _NO_SCALE)
+        scale -= _NO_SCALE
         if self.function == "mean":
             with np.errstate(divide="ignore", invalid="ignore"):
                 value = value / (seen * 10.0**scale)
-        elif precision:
+        elif code:
             longer = _MORE_DIGITS if self.function == "sum" else 0
             kind = pa.decimal128(min(precision + longer, _LONGEST), scale)
             return decimals(pa.array(value, mask=seen == 0), kind)
         return pa.array(value, mask=seen == 0)
+
+
+def decimal_code(kind: pa.DataType) -> int:
+    """A decimal's precision and scale as one number of 16 bits, which is not 0."""
+    return int(kind.precision * _SCALES + kind.scale + _NO_SCALE)
+
+
+def decimal_code_of(codes: Array | None) -> int:
+    """The one in an accumulator; 0 where it is not known.  ColumnError: there are several."""
+    if codes is None or not len(codes):
+        return 0
+    least, most = int(codes.min()), int(codes.max())
+    if least != most:
+        raise ColumnError(_TWO_TYPES)
+    return most
 
 
 def parse_aggregates(forms: Mapping[str, str], field: str = "aggregate") -> tuple[Aggregate, ...]:
@@ -151,7 +166,8 @@ def running(table: pa.Table, codes: Ints, aggregates: Sequence[Aggregate]) -> Pa
         if function == "seen":
             own: Array = np.ones(len(codes), np.int64) if valid is None else valid.astype(np.int64)
         elif function == DECIMAL:
-            own = np.full(len(codes), values[0], values.dtype)
+            result[name] = np.full(len(codes), values[0], values.dtype)
+            continue
         else:
             own = np.full(len(codes), identity(function, values.dtype), values.dtype)
             own[slice(None) if valid is None else valid] = values
@@ -177,7 +193,7 @@ def _columns(
             if name in done or (function == DECIMAL and not pa.types.is_decimal(kind)):
                 continue
             if function == DECIMAL:
-                yield name, np.array([64 * kind.precision + kind.scale], np.int16), None
+                yield name, np.array([decimal_code(kind)], np.int16), None
                 continue
             if function == "seen":
                 array = column(table, of)
@@ -224,6 +240,8 @@ def numbers(table: pa.Table, name: str) -> tuple[Array | None, Bools | None]:
 
 def _last_digits(array: pa.Array, name: str) -> pa.Array:
     """Decimals as whole numbers of their last digit.  ColumnError: one is beyond 64 bits."""
+    if array.type.scale > _LONGEST:
+        raise ColumnError(f"{name!r}: {_TOO_LONG}")
     try:
         longest = array.cast(pa.decimal128(_LONGEST, array.type.scale))
         digits: pa.Array = longest.view(pa.decimal128(_LONGEST, 0)).cast(pa.int64())
@@ -291,11 +309,18 @@ def identity(name: str, dtype: npt.DTypeLike) -> Any:
     return limits.max if function == "min" else limits.min
 
 
+def unwritten(name: str, like: Array) -> Any:
+    """What a slot has to which no row has come, where others have what is in `like`."""
+    return decimal_code_of(like) if name.startswith(f"{DECIMAL}:") else identity(name, like.dtype)
+
+
 def combine(name: str, left: Array, right: Array) -> Array:
     """Two accumulators of one name put together, `left` first."""
     function, _, of = name.partition(":")
-    if function == DECIMAL and np.any((left != right) & (left != 0) & (right != 0)):
-        raise ColumnError(f"{of!r} changed its precision or scale between batches")
+    if function == DECIMAL:
+        if np.any(left != right):
+            raise ColumnError(f"{of!r}: {_TWO_TYPES}")
+        return left
     if function in _COMBINE:
         return _COMBINE[function](left, right)
     total = left + right

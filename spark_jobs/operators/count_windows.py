@@ -20,11 +20,11 @@ from reprise.spark_jobs.operators.aggregates import (
     ROWS,
     Partials,
     combine,
-    identity,
     parse_aggregates,
     partials,
     require_columns,
     require_other_names,
+    unwritten,
 )
 from reprise.spark_jobs.operators.frames import Ints, inbox_table, one_row, rows
 from reprise.spark_jobs.operators.keys import KeyIndex, group, ranks
@@ -121,7 +121,7 @@ class CountWindow(KeyedTables, KeySlots):
         """The open window of each key of the batch."""
         found = {}
         for name, array in pieces.values.items():
-            found[name] = np.full(size, identity(name, array.dtype), array.dtype)
+            found[name] = np.full(size, unwritten(name, array), array.dtype)
             found[name][pieces.code[left]] = array[left]
         return found
 

@@ -82,7 +82,8 @@ class Entries:
     def remove(self, places: Ints) -> None:
         """These entries are no more."""
         if len(places):
-            self._values.put(places, {n: _nothing(n, t, len(places)) for n, t in self._values.types.items()})
+            kinds = {n: t for n, t in self._values.types.items() if ":" not in t}
+            self._values.put(places, {n: _nothing(n, t, len(places)) for n, t in kinds.items()})
 
     def compact(self) -> None:
         """Let go keys without entries, and places that are free, where they are more than half."""

@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.operators.aggregates import DECIMAL, ROWS, Array, Partials, combine, identity
+from reprise.spark_jobs.operators.aggregates import (
+    DECIMAL,
+    ROWS,
+    Array,
+    Partials,
+    combine,
+    decimal_code_of,
+    identity,
+    unwritten,
+)
 from reprise.spark_jobs.operators.frames import ColumnError, Ints
 from reprise.spark_jobs.pages import PageSet, Part
 from reprise.spark_jobs.spill import SpillFullError, SpillStore
@@ -66,8 +75,13 @@ class Accumulators:
 
     @property
     def types(self) -> dict[str, str]:
-        """Types of all arrays, as numpy writes them."""
-        return {name: array.dtype.str for name, array in self._arrays.items()}
+        """Types of all arrays, as numpy writes them; types of decimals with their code behind a colon."""
+        return {
+            name: f"{array.dtype.str}:{self._code(name)}"
+            if name.startswith(_OF_DECIMALS)
+            else array.dtype.str
+            for name, array in self._arrays.items()
+        }
 
     def only_nulls(self, name: str) -> bool:
         """Whether no value of the column behind this array was seen."""
@@ -75,8 +89,13 @@ class Accumulators:
 
     def retype(self, types: Mapping[str, str]) -> None:
         """Give arrays these types, also those that were never written.  ValueError where one has values of another."""
-        for name, kind in types.items():
-            array = self._arrays.get(name)
+        for name, told in types.items():
+            array, (kind, _, code) = self._arrays.get(name), told.partition(":")
+            if code:
+                if self._code(name) not in (0, int(code)):
+                    raise ValueError(f"{name.removeprefix(_OF_DECIMALS)!r} has decimals of another type")
+                self._arrays[name] = np.full(max(self.size, 1), int(code), kind)  # known also without a slot
+                continue
             if array is not None and array.dtype != kind and not _only_nulls(name, self._arrays):
                 raise ValueError(f"{name} has values of {array.dtype}, not {kind}")
             if array is None or array.dtype != kind:
@@ -90,7 +109,7 @@ class Accumulators:
         for name in names:
             if name in self._arrays:
                 array = self._arrays[name]
-                values = np.full(len(slots), identity(name, array.dtype), array.dtype)
+                values = np.full(len(slots), self._nothing(name, array), array.dtype)
                 values[inside] = array[slots[inside]]
                 result[name] = values
         return result
@@ -106,7 +125,7 @@ class Accumulators:
     def freeze(self) -> Callable[[], pa.Table]:
         """A function that gives the arrays as columns, as of now."""
         self._shared = True
-        arrays, size = dict(self._arrays), self.size
+        arrays, size = in_order(self._arrays), self.size
         return lambda: pa.table({name: array[:size] for name, array in arrays.items()})
 
     def freeze_pages(self) -> Callable[[], Part]:
@@ -116,7 +135,7 @@ class Accumulators:
         if self._pages is None:
             self._pages = PageSet(self.size)
             self._pages.keep = None if self._store is None else self._store.kept
-        frozen = self._pages.freeze(self._arrays, self.size)
+        frozen = self._pages.freeze(in_order(self._arrays), self.size)
         return lambda: (frozen,)
 
     def spill(self, store: SpillStore, least: int) -> int:
@@ -163,25 +182,22 @@ class Accumulators:
         return values
 
     def _fit_decimals(self, values: Partials) -> Partials:
-        """The values with the types of decimals that these arrays have, which get those of `values`.  ColumnError: one side
-        has decimals and the other has other numbers."""
-        here = {name for name in self._arrays if name.startswith(_OF_DECIMALS)}
-        there = {name for name in values if name.startswith(_OF_DECIMALS)}
-        for name in here ^ there:
-            other = self._arrays if name in there else values
-            if not other:
+        """The values with the types of decimals that these arrays have, which get those of `values`.  ColumnError: a column
+        has decimals of another type, or other numbers, on the other side."""
+        names = {name for name in (*self._arrays, *values) if name.startswith(_OF_DECIMALS)}
+        for name in sorted(names):
+            here, there = self._code(name), decimal_code_of(values.get(name))
+            kind, of = here or there, name.removeprefix(_OF_DECIMALS)
+            if here and there and here != there:
+                raise ColumnError(f"{of!r} changed its precision or scale between batches")
+            if not kind:
                 continue
-            if not _only_nulls(name, other):
-                raise ColumnError(
-                    f"{name.removeprefix(_OF_DECIMALS)!r} has decimals in some batches and none in others"
-                )
-            if name in there:
-                self._replace(name, np.zeros(self.size, values[name].dtype))
-                self._arrays = _in_order_of(values, self._arrays)
-            else:
-                rows = len(next(iter(values.values())))
-                values = {**values, name: np.zeros(rows, self._arrays[name].dtype)}
-                values = _in_order_of(self._arrays, values)
+            if (not here and _has_numbers(of, self._arrays)) or (not there and _has_numbers(of, values)):
+                raise ColumnError(f"{of!r} has decimals in some batches and other numbers in others")
+            if not here and self.size:
+                self._replace(name, np.full(self.size, kind, np.int16))
+            if not there:
+                values = {**values, name: np.full(len(next(iter(values.values()), ())), kind, np.int16)}
         return values
 
     def _replace(self, name: str, array: Array) -> None:
@@ -190,6 +206,17 @@ class Accumulators:
         if self._pages is not None:
             self._arrays = {other: held.copy() for other, held in self._arrays.items()}
             self._pages.replaced(changed=True)
+
+    def _nothing(self, name: str, like: Array) -> Any:
+        """What a slot has that was never written."""
+        if name.startswith(_OF_DECIMALS):
+            return self._code(name) or unwritten(name, like)
+        return identity(name, like.dtype)
+
+    def _code(self, name: str) -> int:
+        """The code of a type of decimals, which all slots have; 0: not known."""
+        array = self._arrays.get(name)
+        return int(array[0]) if array is not None and len(array) else 0
 
     def _own(self, size: int, values: Partials) -> None:
         """Make every array writable, and those in `values` at least `size` long."""
@@ -201,7 +228,7 @@ class Accumulators:
                 length = max(size, _LEAST)
                 if array is not None:
                     length = max(length, len(array) * 2 if len(array) < size else len(array))
-                grown = np.full(length, identity(name, value.dtype), value.dtype)
+                grown = np.full(length, self._nothing(name, value), value.dtype)
                 if array is not None:
                     grown[: self.size] = array[: self.size]
                 self._arrays[name] = grown
@@ -214,7 +241,7 @@ class Accumulators:
         if self._store is not None and size > self.size:
             for name, array in self._arrays.items():
                 if self._store.has(array.ctypes.data):
-                    array[self.size : size] = identity(name, array.dtype)
+                    array[self.size : size] = self._nothing(name, array)
         self.size = size
 
     def _lengthen(self, size: int, values: Partials) -> Collection[str]:
@@ -243,9 +270,16 @@ class Accumulators:
             pages.replaced(changed=len(before) < len(self._arrays))
 
 
-def _in_order_of(others: Partials, values: Partials) -> Partials:
-    """The same arrays, those of these names first: tables of several accumulators are put together."""
-    return {name: values[name] for name in [*others, *values] if name in values}
+def _has_numbers(column: str, values: Partials) -> bool:
+    """Whether there are sums, minima or maxima of a column, of any value."""
+    held = any(f"{function}:{column}" in values for function in ("sum", "min", "max"))
+    return held and not _only_nulls(f":{column}", values)
+
+
+def in_order(arrays: Partials) -> Partials:
+    """The same in one order: types of decimals, which may come later than the rest, are last."""
+    late = sorted(name for name in arrays if name.startswith(_OF_DECIMALS))
+    return {name: arrays[name] for name in [*(n for n in arrays if n not in late), *late]}
 
 
 def _only_nulls(name: str, values: Partials) -> bool:
@@ -264,6 +298,10 @@ def unified(parts: Sequence[Accumulators]) -> None:
     types: dict[str, str] = {}
     for part in parts:
         for name, kind in part.types.items():
+            if kind.endswith(":0"):
+                continue
+            if ":" in kind and types.get(name, kind) != kind:
+                raise ColumnError(f"{name.removeprefix(_OF_DECIMALS)!r} has decimals of several types")
             if name not in types or not part.only_nulls(name):
                 types[name] = kind
     for part in parts:

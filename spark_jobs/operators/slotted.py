@@ -145,7 +145,8 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     found = pa.concat_tables([_typed(table, newest) for table in tables], promote_options="permissive")
     for at, name in enumerate(found.column_names):
         if name.startswith(VALUE + DECIMAL):  # not known before the column had a value
-            found = found.set_column(at, name, pc.fill_null(found.column(name), 0))
+            codes = found.column(name)
+            found = found.set_column(at, name, pc.fill_null(codes, codes.drop_null()[0]))
     return found
 
 

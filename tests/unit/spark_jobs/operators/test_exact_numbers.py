@@ -207,3 +207,61 @@ def test_a_column_that_changes_its_type_is_refused(name: str, kinds: tuple[pa.Da
     ]
     with pytest.raises(ColumnError, match=r"'v' (has decimals in some|changed its precision)"):
         run(AGGREGATING[name](EXACT), batches)
+
+
+@pytest.mark.parametrize("name", AGGREGATING)
+@pytest.mark.parametrize("kinds", [(MONEY, pa.int64()), (pa.int64(), MONEY), (MONEY, pa.decimal128(18, 3))])
+def test_a_type_that_changes_with_another_key_is_refused(name: str, kinds: tuple[pa.DataType, ...]) -> None:
+    one = pa.array([1], pa.decimal128(38, 3))
+    batches = [
+        inbox(n, pa.table({"k": [key], "v": one.cast(kind), "time": [1]}))
+        for n, (key, kind) in enumerate(zip("ab", kinds, strict=True), 1)
+    ]
+    with pytest.raises(ColumnError, match=r"'v' (has decimals in some|changed its precision)"):
+        run(AGGREGATING[name](EXACT), batches)
+
+
+def test_partitions_with_decimals_of_two_types_are_not_put_together() -> None:
+    for name in ("keyed", "tumbling", "sliding", "session", "count"):
+        make, parts = AGGREGATING[name], []
+        for kind in (MONEY, pa.decimal128(18, 3)):
+            operator = make(EXACT)
+            rows = pa.table({"k": ["a"], "v": pa.array([1], pa.decimal128(38, 3)).cast(kind), "time": [1]})
+            state, _ = operator.step(operator.initial(PLACE), inbox(1, rows))
+            parts.append(operator.freeze(state)())
+        with pytest.raises(ColumnError, match=r"'v' (has|changed)"):
+            make(EXACT).merge_states(parts)
+
+
+def test_a_window_that_keys_have_left_gives_decimals() -> None:
+    operator = SlidingWindow(size="4us", slide="2us", aggregate={"s": "sum(v)"}, keys=["k"], emit="updates")
+    money = pa.array([Decimal("1.50")], MONEY)
+    batches = [
+        inbox(1, pa.table({"k": ["a"], "v": money, "time": [1]}), watermark=2),
+        inbox(2, pa.table({"k": ["b"], "v": money, "time": [20]}), watermark=20),
+    ]
+    kinds = {out.schema.field("s").type for out in run(operator, batches) if out is not None}
+    assert kinds == {pa.decimal128(28, 2)}
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.decimal128(5, -2), pa.decimal256(70, 60), pa.decimal128(38, 38)], ids=str
+)
+def test_scales_of_every_sign_and_length(kind: pa.DataType) -> None:
+    whole = pa.array([123, -23], pa.decimal128(19, 0))
+    values = whole.cast(pa.decimal256(76, 0)).view(pa.decimal256(76, kind.scale)).cast(kind)
+    if kind.scale > 38:
+        with pytest.raises(ColumnError, match="64 bits"):
+            one(values, kind, "sum(v)")
+    else:
+        assert one(values, kind, "sum(v)").to_pylist() == [Decimal(100).scaleb(-kind.scale)]
+
+
+def test_an_aggregate_over_decimals_may_come_later() -> None:
+    rows = inbox(1, pa.table({"k": ["a"], "v": pa.array([Decimal(1)], MONEY)}))
+    before = KeyedAggregate(keys=["k"], aggregate={"n": "count(v)"})
+    state, _ = before.step(before.initial(PLACE), rows)
+    after = KeyedAggregate(keys=["k"], aggregate={"n": "count(v)", "s": "sum(v)"})
+    state, out = after.step(after.restore(PLACE, before.freeze(state)()), rows)
+    assert out is not None
+    assert out.to_pylist() == [{"k": "a", "n": 2, "s": Decimal(1)}]
