@@ -46,6 +46,8 @@ def _topology(given: dict[str, Any]) -> Any:
 
     if given.get("out") is not None:
         return expand(from_json((Path(given["out"]) / "topology.json").read_text(encoding="utf-8")))
+    if str(given["file"]) == "-":
+        raise ValueError("what is on standard input is for the command")
     return expand(load_topology(given["file"], data=False))
 
 

@@ -28,4 +28,10 @@ def checked_key(key: str) -> str:
 
 
 LabelKey = Annotated[str, Field(min_length=1, max_length=LONGEST_KEY), AfterValidator(checked_key)]
+AnnotationKey = Annotated[
+    str,
+    Field(min_length=1, max_length=LONGEST_KEY),
+    AfterValidator(lambda key: checked_key(key.lower()) and key),
+]
+"""Its domain may have upper case letters, too."""
 LabelValue = Annotated[str, Field(pattern=VALUE_PATTERN, max_length=63)]

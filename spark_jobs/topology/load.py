@@ -10,6 +10,7 @@ equal keys are refused there, and the line of any field found wrong later is loo
 from __future__ import annotations
 
 import codecs
+import contextlib
 import itertools
 import json
 import logging
@@ -17,6 +18,8 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +60,16 @@ def load_topology(
     if directory not in sys.path:
         sys.path.append(directory)
     if str(path) == "-":
-        name, data_of_file = "standard input", sys.stdin.buffer.read()
+        name, data_of_file = "standard input", _standard_input()
     else:
         name, data_of_file = path.name, path.read_bytes()
     return load_text(_text(data_of_file, name), name, changes, folder=Path(directory), data=data)
+
+
+@cache
+def _standard_input() -> bytes:
+    """What standard input gave: some commands read their file twice."""
+    return sys.stdin.buffer.read()
 
 
 def _text(data: bytes, name: str) -> str:
@@ -151,62 +160,100 @@ def _with_absolute_paths(resource: StreamTopology, folder: Path) -> StreamTopolo
     return override(resource, changes) if changes else resource
 
 
+class _AsKubectl(yaml.SafeLoader):
+    """Reads plain words as kubectl does: 3:20 and dates are text, 1e3 and 08 are numbers."""
+
+
+_NUMBERS = {
+    "int": r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)$",
+    "float": r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+}
+_AsKubectl.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in forms if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _kind_of_number, _form in _NUMBERS.items():
+    _AsKubectl.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_kind_of_number}", re.compile(_form), list("-+.0123456789")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A resource as nodes with lines, where there are any, and as the value that JSON has."""
+
+    node: yaml.Node | None
+    value: Any = None
+
+    @property
+    def kind(self) -> Any:
+        if isinstance(self.value, dict):
+            return self.value.get("kind")
+        found = _value(self.node, "kind")
+        return found[0].value if found is not None and isinstance(found[0], yaml.ScalarNode) else None
+
+    def resources(self) -> Iterator[_Document]:
+        """The items of a `List`, or else itself; nothing where it is empty."""
+        items = _value(self.node, "items") if self.kind == "List" else None
+        nodes = items[0].value if items is not None and isinstance(items[0], yaml.SequenceNode) else None
+        values = self.value.get("items") if self.kind == "List" and isinstance(self.value, dict) else None
+        if nodes is not None or isinstance(values, list):
+            yield from itertools.starmap(_Document, itertools.zip_longest(nodes or (), values or ()))
+        elif self.value is not None or (self.node is not None and self.node.tag != "tag:yaml.org,2002:null"):
+            yield self
+
+
 def _parse(text: str, name: str) -> tuple[yaml.Node | None, Any]:
     """The resource as nodes with lines, and as the JSON value that it stands for."""
     try:
-        node = _only_topology(yaml.compose_all(_without_tabs(text), Loader=yaml.SafeLoader), name)
-        raise_all(_mistakes(node, "", name, itertools.count()))
-        value = None if node is None else yaml.SafeLoader("").construct_document(node)
-        # By way of JSON: dates become text, keys strings, and what comes out equals what executors will read.
-        obj = json.loads(json.dumps(value, default=str, allow_nan=False))
+        found = _only_topology(_documents(text), name)
+        raise_all(_mistakes(found.node, "", name, itertools.count()))
+        value = found.value
+        if value is None and found.node is not None:
+            value = _AsKubectl("").construct_document(found.node)
+        # By way of JSON: keys become strings, and what comes out equals what executors will read.
+        obj = json.loads(json.dumps(value, default=str, allow_nan=False), parse_float=_number)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise SpecError("(document)", f"not YAML: {error.problem or error.context} ({name}{line})") from None
-    except (yaml.YAMLError, ValueError, TypeError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise SpecError(
             "(document)", f"not YAML for a resource: {' '.join(str(error).split())} ({name})"
         ) from None
     except RecursionError:
         raise SpecError("(document)", f"is nested too deeply or refers to itself ({name})") from None
-    return node, obj
+    return found.node, obj
 
 
-def _without_tabs(text: str) -> str:
-    """JSON without tabs between its values, which YAML does not take; other text as it is."""
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return text.replace("\t", " ")  # no string of JSON has one
+def _number(text: str) -> float | int:
+    """A number with a point or an exponent; a whole one is an integer, as for the API server."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
 
 
-def _only_topology(documents: Iterable[yaml.Node | None], name: str) -> yaml.Node | None:
-    """The topology among what `kubectl apply -f` would apply.  Empty documents count for nothing, each item of a `List` is a
-    resource.  None where there is no resource."""
-    resources = [one for document in documents if document is not None for one in _resources(document)]
-    found = [one for one in resources if _kind(one) == "StreamTopology"]
+def _documents(text: str) -> list[_Document]:
+    """Those of a stream of YAML, or the one of JSON, which is not always YAML; its nodes are for lines alone."""
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(text)
+            node = None
+            with contextlib.suppress(yaml.YAMLError):
+                node = yaml.compose(text.replace("\t", " "), Loader=_AsKubectl)
+            return [_Document(node, value)]
+    return [_Document(node) for node in yaml.compose_all(text, Loader=_AsKubectl) if node is not None]
+
+
+def _only_topology(documents: Iterable[_Document], name: str) -> _Document:
+    """The topology among what `kubectl apply -f` would apply.  Empty documents count for nothing."""
+    resources = [one for document in documents for one in document.resources()]
+    found = [one for one in resources if one.kind == "StreamTopology"]
     if len(resources) <= 1:
-        return resources[0] if resources else None
+        return resources[0] if resources else _Document(None)
     if len(found) != 1:
         count = f"{len(found)} in {len(resources)} documents"
         raise SpecError("(document)", f"expected one StreamTopology, found {count} ({name})")
     return found[0]
-
-
-def _resources(document: yaml.Node) -> Iterator[yaml.Node]:
-    items = _value(document, "items") if _kind(document) == "List" else None
-    if items is not None and isinstance(items[0], yaml.SequenceNode):
-        yield from items[0].value
-    elif document.tag != "tag:yaml.org,2002:null":
-        yield document
-
-
-def _kind(document: yaml.Node) -> str | None:
-    found = _value(document, "kind")
-    return found[0].value if found is not None and isinstance(found[0], yaml.ScalarNode) else None
 
 
 def _ambiguous(field: str, node: yaml.ScalarNode, name: str) -> SpecError:

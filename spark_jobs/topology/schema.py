@@ -26,7 +26,7 @@ from reprise.spark_jobs.topology.choices import (
     Upgrade,
 )
 from reprise.spark_jobs.topology.kubernetes import KubernetesModel
-from reprise.spark_jobs.topology.labels import LabelKey, LabelValue
+from reprise.spark_jobs.topology.labels import AnnotationKey, LabelKey, LabelValue
 from reprise.spark_jobs.topology.quantity import parse_duration
 from reprise.spark_jobs.topology.scalars import (
     CLASS_PATTERN,
@@ -373,7 +373,7 @@ class MetadataModel(Closed):
     namespace: Name = "default"
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels, as Kubernetes has them."""
-    annotations: dict[LabelKey, str] = Field(default_factory=dict)
+    annotations: dict[AnnotationKey, str] = Field(default_factory=dict)
     """Annotations, as Kubernetes has them; not used."""
 
 

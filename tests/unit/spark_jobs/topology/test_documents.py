@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.topology import load_text, load_topology
+from reprise.spark_jobs.topology import load, load_text, load_topology
 
 BODY = """\
 apiVersion: reprise.dev/v1alpha1
@@ -60,7 +60,10 @@ def test_what_kubectl_takes_is_taken(text: str, tmp_path: Path, monkeypatch: pyt
     (file := tmp_path / "words.yaml").write_bytes(text.encode())
     assert load_topology(file) == wanted
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    load._standard_input.cache_clear()
     assert load_topology("-") == wanted
+    assert load_topology("-") == wanted, "a command may read it twice"
+    load._standard_input.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -107,3 +110,54 @@ def test_labels_that_an_api_server_refuses_are_refused(metadata: str, field: str
     with pytest.raises(SpecError) as caught:
         load_text(BODY.replace("name: words\n", f"name: words\n  {metadata}\n"))
     assert caught.value.field.startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("3:20", "3:20"),
+        ("190:20:30.15", "190:20:30.15"),
+        ("2025-01-01", "2025-01-01"),
+        ("2025-01-01T10:00:00+02:00", "2025-01-01T10:00:00+02:00"),
+        ("2025-13-45", "2025-13-45"),
+        ("1e3", 1000),
+        ("12e03", 12000),
+        ("08", 8),
+        ("010", 8),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("1_000", 1000),
+        ("1.0", 1),
+        ("1.5", 1.5),
+        ("-7", -7),
+        ("1e-7", 1e-7),
+        ("99999999999999999999", 99999999999999999999),
+        ("~", None),
+        ("true", True),
+        ("1.2.3", "1.2.3"),
+    ],
+)
+def test_a_plain_word_is_what_kubectl_reads(written: str, value: Any) -> None:
+    _, found = load._parse(f"kind: StreamTopology\nx: {written}\n", "words.yaml")
+    assert (found["x"], type(found["x"])) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ('"\\/"', "/"),
+        ('"\\ud83d\\ude00"', "\U0001f600"),
+        ('"a\x85b"', "a\x85b"),
+        ("1e3", 1000),
+        ("1E-7", 1e-7),
+    ],
+)
+def test_json_that_is_no_yaml_is_read_as_json(written: str, value: Any) -> None:
+    _, found = load._parse(f'{{"kind": "StreamTopology", "x": {written}}}', "words.json")
+    assert found["x"] == value
+
+
+@pytest.mark.parametrize("text", ["x: !!bool abc", "x: !!timestamp abc", "x: !!python/object:os.system {}"])
+def test_a_tag_that_does_not_fit_is_a_mistake(text: str) -> None:
+    with pytest.raises(SpecError, match="not YAML"):
+        load_text(text)
