@@ -18,7 +18,13 @@ from reprise.controller import logs
 from reprise.controller.coordinator import history
 from reprise.controller.coordinator.incident_log import log_changes, replay_log
 from reprise.controller.coordinator.store import Reading, Store
-from reprise.controller.zookeeper.errors import RecordError, SessionError, StaleError, TooLargeError
+from reprise.controller.zookeeper.errors import (
+    ClientError,
+    RecordError,
+    SessionError,
+    StaleError,
+    TooLargeError,
+)
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.process_records import ERROR, Leader
 from reprise.scheduler import (
@@ -37,7 +43,8 @@ from reprise.scheduler.steps import CloseIncident, RuleName
 log = logging.getLogger("reprise.coordinator")
 
 FAILED_TURNS = 20
-"""A coordinator ends when so many turns in a row have raised what is not foreseen: a successor begins from the records."""
+"""A coordinator ends when so many turns have raised what is not foreseen and none has ended well, after about half a minute:
+a successor begins from the records."""
 TICK_S = 0.3
 """Between looks when no watch wakes the loop: settling and windows are a matter of time alone."""
 
@@ -70,19 +77,21 @@ class Coordinator:
 
     def run(self) -> None:
         """Run until `stop`.  Raises what a turn has raised, after `FAILED_TURNS`."""
-        unforeseen = 0
+        raised = unforeseen = 0
         while not self.stop.is_set():
             self.store.changed.clear()
             try:
                 self.refresh()
                 self.turn()
                 self.precompute()
-                unforeseen = 0
+                raised = unforeseen = 0
             except Exception as error:
                 log.exception("event=turn-failed")
-                unforeseen += not isinstance(error, (SessionError, OSError))
+                raised += 1
+                unforeseen += not isinstance(error, (ClientError, OSError))
                 if unforeseen >= FAILED_TURNS:
                     raise
+                self.stop.wait(min(TICK_S * raised, 2.0))
             self.store.changed.wait(TICK_S)
 
     def turn(self) -> Decision | None:

@@ -15,7 +15,7 @@ from reprise.controller import logs
 from reprise.controller.agent import driver_files
 from reprise.controller.driver.process import Driver, DriverConfig
 from reprise.controller.errors import StartError
-from reprise.spark_jobs.errors import CheckpointError, SpecError, raise_all
+from reprise.spark_jobs.errors import CheckpointError, SpecError, StoreError, raise_all
 from reprise.spark_jobs.state.graphs import GraphError
 from reprise.spark_jobs.state.revision import RevisionError
 from reprise.spark_jobs.topology import from_json
@@ -92,6 +92,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, end)
     try:
         driver.run()
+    except StoreError:  # it may answer the next driver
+        raise
     except (CheckpointError, GraphError, RevisionError, SpecError) as error:
         _refused(error)
     if driver.superseded:  # with 0 a driver says that it has drained, or that its stream has ended

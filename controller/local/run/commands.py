@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -59,9 +60,10 @@ def _python_path(config: RunConfig, scratch: Path) -> dict[str, str]:
     `scratch`."""
     own = config.python_path
     if os.pathsep in own:
-        link = scratch / "own-classes"
-        link.unlink(missing_ok=True)
-        link.symlink_to(own)
+        folder = Path(own).resolve()
+        link = scratch / f"classes-{hashlib.sha256(bytes(folder)).hexdigest()[:12]}"
+        if not link.is_symlink():
+            link.symlink_to(folder)
         own = str(link)
     parts = [part for part in (own, os.environ.get("PYTHONPATH", "")) if part]
     return {"PYTHONPATH": os.pathsep.join(parts)} if parts else {}

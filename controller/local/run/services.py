@@ -68,8 +68,8 @@ class Service:
     def _why(self) -> str:
         """The reason with which it has refused to start, or else the end of its log."""
         end = launch.tail(self.log)
-        refused = [line for line in end.splitlines() if line.startswith(REFUSED)]
-        return refused[-1].removeprefix(REFUSED) if refused else end
+        last = next(iter(reversed(end.splitlines())), "")
+        return last.removeprefix(REFUSED) if last.startswith(REFUSED) else end
 
     def crash(self) -> None:
         """SIGKILL, with everything that it has started."""

@@ -21,7 +21,7 @@ from reprise.controller.coordinator.history import Kept
 from reprise.controller.coordinator.store import Store
 from reprise.controller.simulated_world.memory_zookeeper import MemoryClient, MemoryServer
 from reprise.controller.zookeeper import paths
-from reprise.controller.zookeeper.errors import SessionError, StaleError, TooLargeError
+from reprise.controller.zookeeper.errors import ClientError, SessionError, StaleError, TooLargeError
 from reprise.controller.zookeeper.process_records import ERROR, Leader, parse_leader
 from reprise.controller.zookeeper.records import encode_desired, parse_desired
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan, parse_incident
@@ -407,12 +407,14 @@ def test_a_turn_that_fails_is_logged_and_another_follows(
         ([ValueError] * FAILED_TURNS, True),
         ([*[ValueError] * (FAILED_TURNS - 1), None] * 2, False),
         ([SessionError] * 2 * FAILED_TURNS, False),
+        ([ClientError] * 2 * FAILED_TURNS, False),
     ],
 )
 def test_a_coordinator_whose_turns_fail_without_end_ends(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, errors: list[type[Exception] | None], ended: bool
 ) -> None:
     left = list(errors)
+    monkeypatch.setattr(coordinator_module, "TICK_S", 0.0)
 
     def turn(coordinator: Coordinator) -> None:
         coordinator.store.changed.set()

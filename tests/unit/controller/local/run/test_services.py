@@ -62,6 +62,12 @@ def test_a_service_that_refuses_to_start_is_given_up_with_its_reason_alone(tmp_p
             until(lambda: not service.alive)
             service.revive()
     assert str(given_up.value) == "the driver ends at every start (status 1): ranges/1.json is damaged"
+    service.command = [sys.executable, "-c", "raise SystemExit('no Java is found')"]
+    with pytest.raises(ServiceError, match=r"no Java is found$"):
+        for _ in range(4):
+            service.start()
+            until(lambda: not service.alive)
+            service.revive()
     service.stop(1.0)
 
 
