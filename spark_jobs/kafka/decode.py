@@ -191,8 +191,10 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
         return value.bytes if pa.types.is_binary(kind) else str(value)
     if pa.types.is_integer(kind):
         fits = type(value) in (int, NoneType)
-    elif pa.types.is_float32(kind):
-        fits = not isinstance(value, float) or math.isnan(value) or float(np.float32(value)) == value
+    elif pa.types.is_floating(kind) and kind.bit_width < 64:
+        with np.errstate(over="ignore"):
+            narrow = kind.to_pandas_dtype()(value) if isinstance(value, float) else value
+        fits = not isinstance(value, float) or math.isnan(value) or float(narrow) == value
     elif pa.types.is_date(kind):
         fits = not isinstance(value, datetime)
     elif pa.types.is_timestamp(kind) or pa.types.is_time(kind):
