@@ -19,11 +19,20 @@ from reprise.controller.simulated_world.nodes import GRACE_S
 from reprise.controller.simulated_world.spark import Application, Cut, Severed
 from reprise.controller.zookeeper.leaving import encode_leaving
 from reprise.controller.zookeeper.node_record import leaving_path
-from reprise.controller.zookeeper.paths import COORDINATOR, SKIPS
+from reprise.controller.zookeeper.paths import COORDINATOR, PAUSED, SKIPS
+from reprise.controller.zookeeper.process_records import encode_paused
 from reprise.controller.zookeeper.skip_wishes import encode_skip
 from reprise.scheduler.model import Leaving, SkipWish
+from reprise.spark_jobs.state.driver_records import EPOCHS
+from reprise.spark_jobs.state.graphs import GRAPHS
+from reprise.spark_jobs.state.ledger import RANGES
+from reprise.spark_jobs.state.release import CLOCKS
+from reprise.spark_jobs.state.revision import REVISIONS
+from reprise.spark_jobs.state.skips import SKIPPED
 from reprise.spark_jobs.topology import expand
 
+RECORDS = (EPOCHS, RANGES, REVISIONS, CLOCKS, GRAPHS, SKIPPED, "cp-")
+"""Folders of a checkpoint location whose records may be refused."""
 _COMPLETE = re.compile(r"/checkpoints/cp-\d+/COMPLETE\.[^/]+$")
 """Manifests (`reprise.spark_jobs.state.checkpoints`)."""
 
@@ -316,6 +325,36 @@ def store_refuses(cluster: Cluster, fault: Fault) -> bool:
     return True
 
 
+def record_refused(cluster: Cluster, fault: Fault) -> bool:
+    """The store does not write one kind of record for a while, or once; half of these writes are carried out, and only their
+    answer is lost."""
+    if cluster.store.refused:
+        return False
+    folder = RECORDS[fault.which % len(RECORDS)]
+    cluster.store.refused = f"/checkpoints/{folder}"
+    cluster.store.refused_once = bool(fault.which // len(RECORDS) % 2)
+    cluster.world.note(f"{'one of ' if cluster.store.refused_once else ''}{folder} cannot be written")
+    cluster.world.call(fault.seconds, partial(setattr, cluster.store, "refused", ""))
+    return True
+
+
+def paused(cluster: Cluster, fault: Fault) -> bool:
+    """Somebody pauses the topology, and lets it go on after a while."""
+    path = f"{cluster.root}/{PAUSED}"
+    if path in cluster.ensemble.tree.znodes:
+        return False
+    cluster.world.note("the topology is paused")
+    cluster.ensemble.tree.put(path, encode_paused(True))
+    cluster.world.call(fault.seconds, partial(_resumed, cluster))
+    return True
+
+
+def _resumed(cluster: Cluster) -> None:
+    if (path := f"{cluster.root}/{PAUSED}") in cluster.ensemble.tree.znodes:
+        cluster.world.note("the topology goes on")
+        cluster.ensemble.tree.remove(path)
+
+
 def state_torn(cluster: Cluster, fault: Fault) -> bool:
     """A state of the newest complete checkpoint loses its second half, where there is an older one to go back to."""
     below = f"{cluster.store.name}/checkpoints/"
@@ -380,22 +419,23 @@ KINDS: Mapping[str, Callable[[Cluster, Fault], bool]] = {
         driver_dies, driver_stops, driver_given_up, second_driver,
         coordinator_dies, coordinator_stops, coordinator_displaced, coordinator_overtaken, zookeeper_away,
         connection_breaks, cut_off, falls_behind, store_slow, store_refuses, state_torn,
-        link_cut, clock_set, disk_full, store_full, nodes_cut,
+        link_cut, clock_set, disk_full, store_full, nodes_cut, record_refused, paused,
     )
 }  # fmt: skip
 """What can happen, by name; each says whether it has done anything."""
 ASKED: Mapping[str, Callable[[Cluster, Fault], bool]] = {"query-skipped": query_skipped}
-"""What people do; seeds draw none of it, as most topologies refuse it."""
+"""What people do; seeds draw it where the topology allows it (`Schedule.with_wishes`)."""
 LASTS_S = {
     "node-drains": (1.0, 12.0), "node-leaves": (1.0, 12.0), "node-dies": (1.0, 15.0), "rack-dies": (1.0, 12.0),
     "node-stops": (0.5, 12.0), "driver-stops": (0.5, 25.0),
     "driver-given-up": (1.0, 14.0), "coordinator-stops": (0.2, 15.0), "zookeeper-away": (0.2, 12.0),
     "cut-off": (0.2, 15.0), "falls-behind": (1.0, 12.0),
     "coordinator-overtaken": (0.5, 5.0), "store-slow": (1.0, 8.0), "store-refuses": (0.5, 8.0),
+    "record-refused": (0.5, 8.0), "paused": (0.5, 9.0),
     "link-cut": (0.5, 15.0), "nodes-cut": (0.5, 15.0), "disk-full": (1.0, 12.0), "store-full": (0.5, 8.0),
 }  # fmt: skip
 MOST_FAULTS = 9
-LATER = {"nodes-cut": 0.2}
+LATER = {"nodes-cut": 0.2, "record-refused": 0.2, "paused": 0.15}
 """Kinds that are drawn beside the others, each in such a share of seeds: a seed keeps the faults that it had before there
 was this kind."""
 
@@ -423,6 +463,8 @@ def drawn(dice: random.Random, kind: str, first_s: float, last_s: float) -> Faul
 def heal(cluster: Cluster) -> None:
     """Everything that was disturbed is well again, and every machine is there."""
     cluster.store.slow, cluster.store.refuses, cluster.store.full = False, 0.0, False
+    cluster.store.refused = ""
+    _resumed(cluster)
     for application in cluster.applications:
         for host, cut in list(application.cut.items()):
             _joined(application, host, cut)

@@ -61,6 +61,12 @@ class Numbers(Source):
         return END_OF_TIME if batch >= self.batches else batch
 
 
+class LiveNumbers(Numbers):
+    """The same of a live source: ranges are written down when batches are due, and old ones are removed."""
+
+    live = True
+
+
 class Recorded(Numbers):
     """The same numbers in the batches that are on record."""
 

@@ -76,6 +76,9 @@ LITTLE_MEMORY, IN_PAGES, OF_OTHER_KINDS = 0.2, 0.4, 0.5
 allowed, and, of the others, operators of other kinds."""
 DRAWN = 0.15
 """How many of the seeds without anything of all this have an arbitrary operator."""
+BESIDES = {"live": 0.2, "full": 0.1, "wishes": 0.4}
+"""What else differs, each in so many of the seeds."""
+LITTLE_ROOM = ", bufferMemory: 3000, bufferDisk: 3000"
 CPUS = ("300m", "210m")
 """Of a node: with the first two of them hold everything, with the second it takes all four."""
 
@@ -102,11 +105,12 @@ class Schedule:
     kinds: str = ""
     sink: str = ""
     source: str = ""
+    live: bool = False
 
     @staticmethod
     def of(seed: int) -> Schedule:
         """The schedule of a seed."""
-        return Schedule._of(seed).perhaps_by_rack()
+        return Schedule._of(seed).perhaps_by_rack().drawn_besides()
 
     @staticmethod
     def _of(seed: int) -> Schedule:
@@ -193,6 +197,25 @@ class Schedule:
         often = BY_RACK["standby" in self.availability]
         return self.by_rack() if random.Random(f"racks of {self.seed}").random() < often else self
 
+    def drawn_besides(self) -> Schedule:
+        """The same, or with a live source, with so little room for output that partitions wait, or with people who ask that
+        queries are skipped: each in a share of the seeds, where the topology allows it."""
+        made = self
+        for what, share in BESIDES.items():
+            if random.Random(f"{what} of {self.seed}").random() >= share:
+                continue
+            if what == "live":
+                tried = replace(made, live=True)
+            elif what == "full":
+                tried = replace(made, recovery=made.recovery + LITTLE_ROOM)
+            elif made.order == "aligned" and made.availability == "checkpoint" and not made.kinds:
+                tried = replace(made, windowed=True)
+            else:
+                continue
+            if tried.allowed:
+                made = tried.with_wishes() if what == "wishes" else tried
+        return made
+
     def by_rack(self) -> Schedule:
         """The same with racks as failure domains, of which one is lost, too, whatever else happens."""
         dice = random.Random(f"rack of {self.seed}")
@@ -228,6 +251,7 @@ class Schedule:
             kinds=self.kinds,
             sink=self.sink,
             source=self.source,
+            live=self.live,
         )
 
     @property

@@ -40,6 +40,10 @@ class Store:
         """Share of requests that fail; of writes among these, half are carried out nevertheless."""
         self.full = False
         """Whether there is room for nothing more."""
+        self.refused = ""
+        """A part of paths: writes and removals of these fail, half of them being carried out."""
+        self.refused_once = False
+        """Whether that holds for the next one alone."""
         self.written: Callable[[str, bytes], None] = lambda _path, _data: None
         """Called with path and bytes of each file that appears or changes."""
         self.all[self.name] = self
@@ -60,6 +64,12 @@ class Store:
         self.world.sleep(self.world.between(*(SLOW_S if self.slow else LATENCY_S)))
         if self.full and verb == "write":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if self.refused and verb in ("write", "remove") and self.refused in path:
+            self.refused = "" if self.refused_once else self.refused
+            self.world.note(f"{path.partition('/')[2]} is refused, or its answer is lost")
+            if self.world.dice.random() < 0.5:
+                return True
+            raise OSError(errno.EIO, f"the store refuses to {verb} this", path)
         if self.refuses and self.world.dice.random() < self.refuses:
             if verb in ("write", "remove") and self.world.dice.random() < 0.5:
                 return True

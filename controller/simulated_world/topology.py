@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from reprise.controller.simulated_world.kinds import ARBITRARY, classes_of
 from reprise.controller.simulated_world.nodes import RACK
-from reprise.controller.simulated_world.operators import Numbers, Recorded
+from reprise.controller.simulated_world.operators import LiveNumbers, Numbers, Recorded
 from reprise.spark_jobs.contract import Place, Range
 from reprise.spark_jobs.operators.local import run_local
 from reprise.spark_jobs.sinks.files import encoded
@@ -34,7 +34,7 @@ WINDOWED = 'class: "reprise.controller.simulated_world.operators:Windowed"\n    
 """Upstream backup, and going on without lost batches, are for operators that do not depend on all of their input."""
 SOME_INPUT = frozenset({"amnesia", "upstream-backup"})
 """Ways to be available that need that: of the operator itself and, where batches are skipped, of what reads it."""
-NUMBERS = """class: "reprise.controller.simulated_world.operators:Numbers"
+NUMBERS = """class: "reprise.controller.simulated_world.operators:{numbers}"
       with: {{batches: {batches}, late: {late}, quiet: {quiet}}}"""
 TEXT = """
 apiVersion: reprise.dev/v1alpha1
@@ -95,6 +95,7 @@ def topology(
     kinds: str = "",
     sink: str = "",
     source: str = "",
+    live: bool = False,
 ) -> StreamTopology:
     """`checkpoint`, `recovery`: more of these parts of the resource, as YAML that begins with a comma.
     `availability`: of the operators `left` and `count`, or of `left`, `count` and `best`, with commas between; `cpu`: of a
@@ -105,7 +106,7 @@ def topology(
     `every`: batches between what passive standbys are sent; `kinds`: of the three operators
     (`reprise.controller.simulated_world.kinds`), in place of those that fit the other parameters; `sink`: of the output of
     `count`, as YAML that begins with a comma, in place of files; `source`: class and parameters of the source, as YAML, in
-    place of `Numbers`."""
+    place of `Numbers`; `live`: the source is a live one."""
     loop = ", {from: best, feedback: true, by: [key]}" if feedback else ""
     left, count, last = modes_of(availability)
     some, arrival = windowed or bool(SOME_INPUT & {left, count, last}), order == "arrival"
@@ -117,7 +118,12 @@ def topology(
     more = {
         "order": order,
         "source": source
-        or NUMBERS.format(batches=batches, late=LATE if arrival else 0.0, quiet=QUIET if circles else 0),
+        or NUMBERS.format(
+            numbers=(LiveNumbers if live else Numbers).__name__,
+            batches=batches,
+            late=LATE if arrival else 0.0,
+            quiet=QUIET if circles else 0,
+        ),
         "checkpoint": checkpoint,
         "recovery": recovery,
         "left": _way(left, every),
@@ -166,6 +172,7 @@ def repeats_states(resource: StreamTopology) -> bool:
 @lru_cache(maxsize=1024)
 def _on_record(resource_text: str) -> StreamTopology:
     """The same topology, of which sources give what is on record."""
+    resource_text = resource_text.replace(LiveNumbers.__name__, Numbers.__name__)
     source = f"{Numbers.__module__}:Numbers"
     assert source in resource_text
     return from_json(resource_text.replace(source, source.replace("Numbers", "Recorded")))

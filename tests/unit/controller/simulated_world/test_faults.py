@@ -10,14 +10,16 @@ import pytest
 
 from reprise.controller.simulated_world import core
 from reprise.controller.simulated_world.core import Process
-from reprise.controller.simulated_world.faults import Fault
-from reprise.controller.simulated_world.schedule import Outcome, Schedule, run
+from reprise.controller.simulated_world.faults import RECORDS, Fault
+from reprise.controller.simulated_world.schedule import LITTLE_ROOM, Outcome, Schedule, run
 from reprise.controller.simulated_world.spark import WorldJobs
 from reprise.controller.simulated_world.stores import Store
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import DataPlaneError
 from reprise.spark_jobs.node.command import Report
 from reprise.spark_jobs.state import checkpoints, page_file
+from reprise.spark_jobs.state.release import CLOCKS
+from reprise.spark_jobs.state.skips import SKIPPED
 
 
 def went_well(schedule: Schedule) -> Outcome:
@@ -128,3 +130,29 @@ def test_nodes_that_cannot_fetch_from_each_other_hold_up_what_is_between_them_al
         assert not failed
         assert max(waited) > 10.0
     assert not any("is dead" in line for line in outcome.told)
+
+
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("folder", [name for name in RECORDS if name not in (CLOCKS, SKIPPED)])
+def test_each_kind_of_record_is_refused_and_nothing_breaks(folder: str, once: bool) -> None:
+    """Some are written with a new driver alone."""
+    which = RECORDS.index(folder) + len(RECORDS) * once
+    refused = Fault(6.0, "record-refused", which, 9.0)
+    outcome = went_well(Schedule(4, (refused, Fault(6.2, "driver-dies"), Fault(7.0, "node-dies", 1, 4.0))))
+    hits = [line for line in outcome.told if f"checkpoints/{folder}" in line and "is refused" in line]
+    assert hits
+    assert len(hits) == 1 or not once
+
+
+def test_a_stream_that_is_paused_stands_still_and_goes_on() -> None:
+    lost = Fault(7.0, "node-dies", 1, 4.0)
+    outcome = went_well(Schedule(4, (Fault(6.0, "paused", 0, 30.0), lost)))
+    assert outcome.virtual_s > went_well(Schedule(4, (lost,))).virtual_s + 5.0
+
+
+def test_what_else_differs_is_drawn_for_some_seeds() -> None:
+    drawn = [Schedule.of(seed) for seed in range(200)]
+    assert 20 < sum(one.live for one in drawn) < 70
+    assert 10 < sum(LITTLE_ROOM in one.recovery for one in drawn) < 40
+    assert 4 < sum(any(f.kind == "query-skipped" for f in one.faults) for one in drawn) < 40
+    assert {"record-refused", "paused"} <= {fault.kind for one in drawn for fault in one.faults}
