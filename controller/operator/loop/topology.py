@@ -312,7 +312,9 @@ class TopologyController:
             self.state = replace(self.state, problem=problem)
             log.warning("event=step-failed topology=%s reason=%r", self.body["metadata"]["name"], problem)
         except Exception as error:  # a defect: the status must not stay as it was
-            self.state = replace(self.state, problem=f"defect of the operator: {type(error).__name__}: {error}")
+            self.state = replace(
+                self.state, problem=f"defect of the operator: {type(error).__name__}: {error}"
+            )
             log.exception("event=step-failed topology=%s", self.body["metadata"]["name"])
 
     @property

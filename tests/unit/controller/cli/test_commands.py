@@ -174,9 +174,7 @@ def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> Non
     assert reprise("checkpoints").exit_code == 2
 
 
-@pytest.mark.parametrize(
-    "record", ["stream.json", "ranges/0000000001.json", "revisions/00000001.json"]
-)
+@pytest.mark.parametrize("record", ["stream.json", "ranges/0000000001.json", "revisions/00000001.json"])
 @pytest.mark.parametrize("data", [b"", b'{"epoch": 1', b"\xff\xfe"])
 def test_a_damaged_record_beside_checkpoints_is_named(tmp_path: Path, record: str, data: bytes) -> None:
     file = tmp_path / "cp" / record
