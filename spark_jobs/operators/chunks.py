@@ -15,7 +15,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.operators.frames import ColumnError, Ints
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, is_text
 from reprise.spark_jobs.pages import FrozenRows, Part, StoredPages
 from reprise.spark_jobs.spill import LEAST, SpillFullError, SpillStore, at_hand
 
@@ -51,12 +51,26 @@ class ChunkStore:
 
     def _add(self, table: pa.Table) -> None:
         if self._chunks and not table.schema.equals(self._chunks[0].schema):
+            self._learn(table.schema)
             table = _conform(table, self._chunks[0].schema)
         chunks = [*self._chunks, table.combine_chunks()]
         while len(chunks) > 1 + self._out and chunks[-2].num_rows <= 2 * chunks[-1].num_rows:
             chunks[-2:] = [pa.concat_tables(chunks[-2:]).combine_chunks()]
         self._chunks = tuple(chunks)
         self.size += table.num_rows
+
+    def _learn(self, schema: pa.Schema) -> None:
+        """Columns that held nothing but nulls get the types that they have in other rows."""
+        known = self._chunks[0].schema
+        found = [
+            f.with_type(schema.field(f.name).type)
+            if pa.types.is_null(f.type) and f.name in schema.names
+            else f
+            for f in known
+        ]
+        if not pa.schema(found).equals(known):
+            self._chunks = tuple(chunk.cast(pa.schema(found)) for chunk in self._chunks)
+            self._out, self._stored = 0, None
 
     def take(self, numbers: Ints) -> pa.Table:
         """The rows with these numbers, in this order; KeyError when the store is empty and so has no
@@ -109,7 +123,34 @@ class ChunkStore:
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with these columns and types.  ColumnError where it has others, and where a value would change."""
+    if set(table.column_names) != set(schema.names):
+        raise ColumnError(f"columns changed between batches: from {schema.names} to {table.column_names}")
+    for field in schema:
+        kind = table.schema.field(field.name).type
+        if not _keeps_values(kind, field.type):
+            raise ColumnError(
+                f"columns changed between batches: {field.name!r} holds {kind}, and was {field.type} before"
+            )
     try:
         return table.select(schema.names).cast(schema)
-    except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ColumnError(f"columns changed between batches: {error}") from error
+
+
+def _keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether a safe cast to the other type either keeps a value as it is or is refused."""
+    of = pa.types
+    if kind.equals(other) or of.is_null(kind):
+        return True
+    if of.is_timestamp(kind) and of.is_timestamp(other):
+        return bool(kind.tz == other.tz)
+    if of.is_floating(kind) and of.is_floating(other):
+        return bool(kind.bit_width <= other.bit_width)
+    return any(
+        is_one(kind) and is_one(other) for is_one in (of.is_integer, of.is_decimal, is_text, _is_bytes)
+    )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

@@ -7,7 +7,7 @@ its rows alone: it sees a batch, and how rows fall into batches must not show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -78,13 +78,18 @@ class Map(Operator):
             if self.function is not None:
                 frame = self.function(frame)
             if self.where is not None:
-                frame = frame.filter(self.where)
+                frame = _filtered(frame, self.where)
             if self.select is not None:
-                frame = _without_decimals(frame.select(self.select), frame)
+                frame = _selected(frame, self.select)
         except pl.exceptions.ColumnNotFoundError as error:
             missing = str(error).partition("\n")[0]
             columns = ", ".join(frame.columns)
             raise ColumnError(f"column not found: {missing}; the input's columns are {columns}") from error
+        except pl.exceptions.PolarsError as error:
+            columns = ", ".join(f"{name} {kind}" for name, kind in frame.schema.items())
+            raise ColumnError(
+                f"{str(error).partition(chr(10))[0]}; the input's columns are {columns}"
+            ) from error
         if not isinstance(frame, pl.DataFrame):
             raise ColumnError(f"the function must return a polars DataFrame, not {type(frame).__name__}")
         return to_arrow(frame) if frame.height else None
@@ -177,10 +182,58 @@ class Sink(Operator):
         return state, inbox_table(inbox)
 
 
-def _without_decimals(frame: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
-    """Float columns for decimal ones that were none before: `0.1` in SQL is a decimal to some versions of polars."""
-    made = [n for n, kind in frame.schema.items() if kind == pl.Decimal and before.schema.get(n) != kind]
-    return frame.with_columns(pl.col(made).cast(pl.Float64)) if made else frame
+def _filtered(frame: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
+    """The rows for which it is true."""
+    wide = _widened(frame, where.meta.root_names())
+    found = wide.filter(where)
+    return found.with_columns(
+        pl.col(n).cast(frame.schema[n]) for n in frame.columns if wide.schema[n] != frame.schema[n]
+    )
+
+
+def _selected(frame: pl.DataFrame, select: Sequence[pl.Expr]) -> pl.DataFrame:
+    """What the expressions give.  Columns that are taken as they are keep their types.  ColumnError: a whole number that one
+    gives is beyond 64 bits."""
+    roots = {name for each in select if not _is_plain(each) for name in each.meta.root_names()}
+    wide = _widened(frame, roots)
+    found, casts = wide.select(select), []
+    for each in select:
+        if _is_plain(each):
+            several = each.meta.has_multiple_outputs()
+            named = (
+                {n: n for n in found.columns}
+                if several
+                else {each.meta.output_name(): each.meta.root_names()[0]}
+            )
+            casts += [
+                pl.col(n).cast(frame.schema[of])
+                for n, of in named.items()
+                if wide.schema.get(of) != frame.schema.get(of)
+            ]
+            continue
+        name, of = each.meta.output_name(), [frame.schema[n] for n in each.meta.root_names()]
+        if found.schema[name] == pl.Int128:
+            whole = [kind for kind in of if kind.is_integer()]
+            kind = pl.UInt64 if whole and all(one == pl.UInt64 for one in whole) else pl.Int64
+            if found[name].cast(kind, strict=False).null_count() > found[name].null_count():
+                raise ColumnError(
+                    f"{name!r}: a whole number is beyond 64 bits; make it a float first, e.g. `x * 1.0`"
+                )
+            casts.append(pl.col(name).cast(kind))
+        elif found.schema[name] == pl.Decimal and not any(kind == pl.Decimal for kind in of):
+            casts.append(pl.col(name).cast(pl.Float64))  # a literal such as 0.1
+    return found.with_columns(casts)
+
+
+def _is_plain(each: pl.Expr) -> bool:
+    """Whether it takes columns as they are, perhaps under another name."""
+    return each.meta.has_multiple_outputs() or each.meta.undo_aliases().meta.is_column()
+
+
+def _widened(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """The frame with whole numbers in these columns as ones of 128 bits, which do not wrap around in an expression."""
+    whole = [n for n in names if n in frame.columns and frame.schema[n].is_integer()]
+    return frame.with_columns(pl.col(whole).cast(pl.Int128)) if whole else frame
 
 
 def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:

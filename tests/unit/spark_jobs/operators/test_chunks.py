@@ -67,3 +67,41 @@ def test_columns_that_change_are_refused_and_nothing_is_added(table: pa.Table) -
         store.append(table)
     assert store.size == 1
     assert store.freeze()()["n"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (pa.array([0.5], pa.float32()), pa.array([0.1])),
+        (pa.array([1], pa.int64()), pa.array(["007"])),
+        (pa.array([True]), pa.array([5])),
+        (pa.array([1], pa.int64()), pa.array([1.0])),
+        (pa.array([1]).cast(pa.decimal128(38, 2)), pa.array([1.23456])),
+        (pa.array([1], pa.int32()).cast(pa.date32()), pa.array([1], pa.timestamp("us"))),
+        (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "America/New_York"))),
+        (pa.array([1], pa.timestamp("ms")), pa.array([1], pa.timestamp("us"))),
+    ],
+)
+def test_a_column_of_another_type_is_refused_where_values_would_change(
+    first: pa.Array, later: pa.Array
+) -> None:
+    store = ChunkStore(pa.table({"v": first}))
+    with pytest.raises(ColumnError, match="columns changed between batches"):
+        store.append(pa.table({"v": later}))
+
+
+def test_a_column_of_other_width_keeps_its_values() -> None:
+    store = ChunkStore(pa.table({"v": pa.array([1], pa.int64()), "w": pa.array([0.5])}))
+    store.append(pa.table({"w": pa.array([0.25], pa.float32()), "v": pa.array([2], pa.int8())}))
+    assert store.freeze()().to_pydict() == {"v": [1, 2], "w": [0.5, 0.25]}
+    with pytest.raises(ColumnError, match="columns changed between batches"):
+        store.append(pa.table({"v": [1], "w": [0.5], "x": [1]}))
+
+
+def test_a_column_of_nothing_but_nulls_gets_its_type_later() -> None:
+    store = ChunkStore(pa.table({"v": pa.nulls(2)}))
+    store.append(pa.table({"v": ["a"]}))
+    store.append(pa.table({"v": pa.nulls(1)}))
+    found = store.freeze()()
+    assert found["v"].to_pylist() == [None, None, "a", None]
+    assert found.schema.field("v").type == pa.string()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Any
+
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -128,3 +131,71 @@ def test_wrong_parameters_are_named(build: object, field: str) -> None:
 def test_a_missing_column_is_named_with_those_that_there_are(operator: Operator) -> None:
     with pytest.raises(ColumnError, match=r"m.*columns are n, word"):
         only(operator, ROWS)
+
+
+MONEY = pa.decimal128(18, 2)
+NUMBERS = pa.table(
+    {
+        "i": pa.array([100_000, -3], pa.int32()),
+        "b": pa.array([200, 1], pa.uint8()),
+        "l": pa.array([2**63 - 1, 5], pa.int64()),
+        "u": pa.array([2**64 - 1, 1], pa.uint64()),
+        "a": pa.array([Decimal("1234567890123456.78"), None], MONEY),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "values"),
+    [
+        ("i * i", pa.int64(), [10**10, 9]),
+        ("b * b", pa.int64(), [40_000, 1]),
+        ("-b", pa.int64(), [-200, -1]),
+        ("l - 1", pa.int64(), [2**63 - 2, 4]),
+        ("u - 1", pa.uint64(), [2**64 - 2, 0]),
+        ("l % 7", pa.int64(), [(2**63 - 1) % 7, 5]),
+        ("i", pa.int32(), [100_000, -3]),
+        ("u", pa.uint64(), [2**64 - 1, 1]),
+        ("i * 0.5", pa.float64(), [50_000.0, -1.5]),
+        ("a", MONEY, [Decimal("1234567890123456.78"), None]),
+    ],
+)
+def test_numbers_are_exact_whatever_the_column_is_called(
+    expression: str, kind: pa.DataType, values: list[Any]
+) -> None:
+    for select in ([f"{expression} AS x"], {"x": expression}):
+        (out,) = run(Map(select=select), [inbox(1, NUMBERS)])
+        assert out is not None
+        assert (out["x"].type, out["x"].to_pylist()) == (kind, values)
+
+
+@pytest.mark.parametrize(
+    "expression", ["a + 1", "-a", "COALESCE(a, 0)", "CASE WHEN i > 0 THEN a END", "a + a"]
+)
+def test_what_is_made_of_decimals_is_one(expression: str) -> None:
+    (out,) = run(Map(select=[f"{expression} AS x"]), [inbox(1, NUMBERS)])
+    assert out is not None
+    assert pa.types.is_decimal(out["x"].type)
+    assert out["x"].type.scale == 2
+
+
+@pytest.mark.parametrize("expression", ["l + 1", "u * 2", "b - u", "l * l"])
+def test_a_whole_number_beyond_64_bits_is_refused(expression: str) -> None:
+    with pytest.raises(ColumnError, match="'x': a whole number is beyond 64 bits"):
+        run(Map(select=[f"{expression} AS x"]), [inbox(1, NUMBERS)])
+
+
+def test_a_filter_compares_what_would_wrap_around_and_changes_no_type() -> None:
+    (out,) = run(Filter(where="i * i * i > 5 AND b + 100 > 255"), [inbox(1, NUMBERS)])
+    assert out is not None
+    assert out.schema == NUMBERS.schema
+    assert out["i"].to_pylist() == [100_000]
+
+
+@pytest.mark.parametrize(
+    "operator", [Map(select=["s > 5 AS x"]), Filter(where="l"), Map(select=["s + i AS x"])]
+)
+def test_what_polars_refuses_is_said_with_the_columns(operator: Operator) -> None:
+    rows = NUMBERS.append_column("s", pa.array(["a", "b"]))
+    with pytest.raises(ColumnError, match="the input's columns are i Int32, b UInt8"):
+        run(operator, [inbox(1, rows)])
