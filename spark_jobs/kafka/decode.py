@@ -198,6 +198,10 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
     elif pa.types.is_date(kind):
         fits = not isinstance(value, datetime)
     elif pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        if isinstance(value, int):
+            raise ValueError(
+                f"{value} is a number whose unit nobody knows: declare int64, and say the unit of an event time in `time`"
+            )
         fits = getattr(value, "microsecond", 0) % _MICROSECONDS[kind.unit] == 0
     else:
         fits = True

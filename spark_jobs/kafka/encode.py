@@ -9,11 +9,13 @@ import io
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import fastavro
 import polars as pl
 import pyarrow as pa
+from fastavro.validation import validate
 
 from reprise.spark_jobs.errors import EncodeError, SpecError
 from reprise.spark_jobs.kafka.decode import local_schema, protobuf_of
@@ -84,7 +86,8 @@ class Arrow(Encoder):
 
 
 class Avro(Encoder):
-    """One record a row; with `number` behind the head that schema registries want."""
+    """One record a row; with `number` behind the head that schema registries want.  Times without a zone are UTC.  Each
+    record is read back, and refused where it is not the row: a schema may cut values, and lack columns."""
 
     def __init__(self, schema: Any, number: int | None) -> None:
         self._schema, _ = local_schema(schema)(b"")
@@ -92,14 +95,47 @@ class Avro(Encoder):
 
     def values(self, table: pa.Table) -> Sequence[bytes]:
         found = []
-        for row in table.to_pylist():
+        for row in _in_utc(table).to_pylist():
             stream = io.BytesIO()
             try:
+                validate(row, self._schema)  # else an int may be beyond 32 bits
                 fastavro.schemaless_writer(stream, self._schema, row)
-            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-                raise EncodeError(f"a row does not fit the Avro schema: {error}") from None
-            found.append(self._head + stream.getvalue())
+                written = stream.getvalue()
+                read = fastavro.schemaless_reader(io.BytesIO(written), self._schema, None)
+            except Exception as error:  # whatever fastavro meets in a value of another type
+                said = f"{type(error).__name__}: {error}"
+                raise EncodeError(f"a row does not fit the Avro schema: {said}") from None
+            for name, value in row.items():
+                if not isinstance(read, Mapping) or name not in read:
+                    raise EncodeError(f"the Avro schema has no field {name!r}")
+                if not _same(value, read[name]):
+                    raise EncodeError(
+                        f"a row does not fit the Avro schema: {name!r} is {value!r}, and would be read as {read[name]!r}"
+                    )
+            found.append(self._head + written)
         return found
+
+
+def _in_utc(table: pa.Table) -> pa.Table:
+    """With a zone for times that have none: fastavro takes these for times of the machine's zone."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz is None:
+            column = table.column(at).cast(pa.timestamp(field.type.unit, "UTC"))
+            table = table.set_column(at, field.name, column)
+    return table
+
+
+def _same(value: Any, read: Any) -> bool:
+    """Whether a value is what a reader of its record finds."""
+    if isinstance(value, list) and isinstance(read, list):
+        return len(value) == len(read) and all(map(_same, value, read))
+    if isinstance(value, Mapping) and isinstance(read, Mapping):
+        return value.keys() == read.keys() and all(_same(value[name], read[name]) for name in value)
+    if isinstance(value, bool) is not isinstance(read, bool):
+        return False
+    if isinstance(value, datetime) and isinstance(read, datetime) and read.tzinfo is None:
+        value = value.replace(tzinfo=None)  # local-timestamp: the time as it is written
+    return bool(value == read or (value != value and read != read) or str(value) == str(read))  # noqa: PLR0124
 
 
 def make_encoder(kind: str, given: Any) -> Encoder:

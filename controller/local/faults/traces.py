@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def _count(path: Path, index: int, row: list[str]) -> tuple[float, int]:
     try:
         *when, count = (cell.strip() for cell in row)
         if len(when) == 2:
-            return datetime.fromisoformat(" ".join(when)).timestamp(), int(count)
+            return datetime.fromisoformat(" ".join(when)).replace(tzinfo=UTC).timestamp(), int(count)
         (seconds,) = when
         return float(seconds), int(float(count))
     except ValueError as error:

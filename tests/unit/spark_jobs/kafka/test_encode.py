@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import time
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,6 +20,10 @@ from reprise.spark_jobs.kafka import KafkaSink
 from reprise.spark_jobs.kafka.encode import ARROW_BYTES, deletions, keys, make_encoder, upserts
 from tests.support.examples import examples
 
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
+CENTS = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
 
 
@@ -141,3 +150,69 @@ def test_text_in_the_delete_column_deletes_nothing() -> None:
         EncodeError, match=r"delete column 'gone' is not in the output; its columns are \['id'\]"
     ):
         deletions(pa.table({"id": [1]}), "gone")
+
+
+def avro_of(kind: Any, column: pa.Array) -> list[Any]:
+    """The values of a column as readers of their Avro records find them."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": kind}]}
+    values = make_encoder("avro", {"schema": schema}).values(pa.table({"v": column}))
+    parsed = fastavro.parse_schema(schema)
+    return [fastavro.schemaless_reader(io.BytesIO(value), parsed, None)["v"] for value in values]  # type: ignore[index, call-overload]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/New_York"])
+def test_times_without_a_zone_are_utc_on_each_machine(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = datetime(2024, 3, 10, 2, 30, 0, 123456)
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        found = [avro_of(kind, pa.array([at], pa.timestamp("us"))) for kind in (MICROS, LOCAL)]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert found == [[at.replace(tzinfo=UTC)], [at]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("long", pa.array([1.5])),
+        ("long", pa.array([Decimal("1.78")])),
+        ("int", pa.array([2**40])),
+        ("float", pa.array([16777217.0])),
+        ("float", pa.array([1e300])),
+        ("double", pa.array([2**53 + 1])),
+        (MILLIS, pa.array([123456], pa.timestamp("us"))),
+        ({"type": "int", "logicalType": "date"}, pa.array([123456], pa.timestamp("us"))),
+        ("boolean", pa.array(["false"])),
+        ("boolean", pa.array([None], pa.bool_())),
+        (CENTS, pa.array([Decimal("0.001")])),
+        ({"type": "string", "logicalType": "uuid"}, pa.array(["no uuid"])),
+        ({"type": "array", "items": "long"}, pa.array([[1.5]])),
+    ],
+)
+def test_a_value_that_an_avro_schema_would_cut_is_refused(kind: Any, column: pa.Array) -> None:
+    with pytest.raises(EncodeError, match="a row does not fit the Avro schema"):
+        avro_of(kind, column)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("double", pa.array([float("nan"), 0.1])),
+        (["null", "long"], pa.array([None, 2**63 - 1])),
+        (CENTS, pa.array([Decimal("1234567.80")])),
+        (MICROS, pa.array([datetime(2024, 1, 1, tzinfo=UTC)])),
+        ({"type": "int", "logicalType": "date"}, pa.array([date(2024, 1, 1)])),
+        ({"type": "array", "items": "string"}, pa.array([["a"], []])),
+        ({"type": "string", "logicalType": "uuid"}, pa.array(["00000000-0000-0000-0000-000000000005"])),
+        ("bytes", pa.array([b"a"])),
+    ],
+)
+def test_what_an_avro_schema_holds_is_written_as_it_is(kind: Any, column: pa.Array) -> None:
+    assert list(map(str, avro_of(kind, column))) == list(map(str, column.to_pylist()))
+
+
+def test_a_column_that_an_avro_schema_lacks_is_refused() -> None:
+    with pytest.raises(EncodeError, match="the Avro schema has no field 'Id'"):
+        make_encoder("avro", {"schema": RECORD}).values(pa.table({"id": [1], "Id": [2]}))

@@ -49,6 +49,7 @@ def test_one_name_may_stand_alone_and_order_is_kept() -> None:
         ("400ns", 1, "'400ns' is too short"),
         ("-1s", 0, "is not a duration"),
         (5, 0, "'5' is not a duration"),
+        ("110000000d", 1, "'110000000d' is too long"),
         (None, 0, "'None' is not a duration"),
         ("1s ", 0, "is not a duration"),
         ("1s\n", 0, "is not a duration"),

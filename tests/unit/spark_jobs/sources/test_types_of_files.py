@@ -380,3 +380,56 @@ def test_numbers_in_text_are_kept_to_the_last_digit(
         assert [float(value) for value in found] == [float(value) for value in values]
         assert all(is_exact(value) for value in values) or kind != pa.float64()
         assert kind == pa.float64() or [str(value) for value in found] == list(values)
+
+
+@pytest.mark.parametrize("year", [1500, 1900, 2025, 9999])
+def test_times_that_spark_writes_are_read_however_far_they_are(tmp_path: Path, year: int) -> None:
+    at = datetime(year, 12, 31, 1, 2, 3, 456789)
+    path = tmp_path / "spark.parquet"
+    pq.write_table(
+        pa.table({"v": pa.array([at], pa.timestamp("us"))}), path, use_deprecated_int96_timestamps=True
+    )
+    assert column(str(path)) == (pa.timestamp("us"), [at])
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ("v\n1\n\n3\n", [1, None, 3]),
+        ("v\n1\n\n", [1, None]),
+        ("v\n1\n", [1]),
+        ("v\n", []),
+        ("v", []),
+        ("\ufeffv", []),
+    ],
+)
+def test_an_empty_line_of_one_column_is_a_null(written: Written, content: str, rows: list[Any]) -> None:
+    found = load_files((written("a.csv", content),), (("v", pa.int64()),))
+    assert found["v"].to_pylist() == rows
+
+
+def test_lines_without_values_are_no_rows_of_several_columns(written: Written) -> None:
+    assert load_files((written("a.csv", "v,w\n1,2\n\n3,4\n"), written("b.csv", "v,w")))["v"].to_pylist() == [
+        1,
+        3,
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16"])
+def test_text_of_16_bits_is_refused_in_words(written: Written, name: str, encoding: str) -> None:
+    with pytest.raises(TableError, match="it is UTF-16: write it as UTF-8"):
+        load_files((written(name, "id\n1\n".encode(encoding)),))
+
+
+def test_a_pattern_of_two_stars_reaches_into_folders(written: Written) -> None:
+    paths = [written(name, "v\n1\n") for name in ("r/a.csv", "r/e/b.csv", "r/e/f/c.csv")]
+    found = FileSource(paths=[str(Path(paths[0]).parent / "**" / "*.csv")], rows=10)
+    assert found.read(IN, 1, Range(0, 3)).num_rows == 3
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 2**60, 1704067200123456000])
+def test_a_time_that_is_too_far_away_is_refused(value: int) -> None:
+    for kind in (pa.int64(), pa.timestamp("us")):
+        with pytest.raises(DataPlaneError, match=r"'v' holds .* are these nanoseconds"):
+            times(pa.table({"v": pa.array([0, value], pa.int64()).cast(kind)}), "v")

@@ -374,3 +374,19 @@ def test_more_mistakes_never_hide_that_there_is_one(
     assume(len({old for old, *_ in chosen}) == len(chosen))
     found = all_mistakes(text)
     assert len(found) == len(set(found)) >= 1
+
+
+def test_a_path_with_a_colon_is_meant_from_the_files_folder(tmp_path: Path) -> None:
+    rows = 'class: reprise.spark_jobs.sources:FileSource\n      with: {paths: ["ru:n.csv"], rows: 1}\n'
+    text = GOOD.replace("class: reprise.spark_jobs.sources:HashtagSource\n", rows)
+    text = text.replace("      parallelism: 2\n      with: {rate: 100}\n", "").replace(
+        "explode: [hashtags]", "select: ['*']"
+    )
+    text = (
+        text.replace("FlatMap", "Map")
+        .replace("      parallelism: 2\n", "")
+        .replace("inputs: [{from: tweets, forward: true}]", "inputs: [{from: tweets}]")
+    )
+    (tmp_path / "ru:n.csv").write_text("hashtags\n1\n")
+    (tmp_path / "t.yaml").write_text(text)
+    assert load_topology(tmp_path / "t.yaml").sources[0].parameters["paths"] == [str(tmp_path / "ru:n.csv")]

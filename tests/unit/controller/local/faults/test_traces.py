@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,20 @@ def test_a_start_inside_the_trace_takes_the_fleet_of_that_moment(tmp_path: Path)
 )
 def test_a_series_of_counts_takes_the_youngest_nodes(tmp_path: Path, text: str) -> None:
     assert read_trace(_file(tmp_path, text), 4, 0.0) == [(100.0, ("n4", "n3", "n2"), 0), (200.0, (), 1)]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_dates_of_a_series_are_utc(tmp_path: Path, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour is missing on that day in New York."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        text = "2024-03-10,01:30:00,4\n2024-03-10,02:30:00,3\n2024-03-10,03:30:00,5\n"
+        found = read_trace(_file(tmp_path, text), 4, 0.0)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [at for at, _, _ in found] == [3600.0, 7200.0]
 
 
 @pytest.mark.parametrize(
