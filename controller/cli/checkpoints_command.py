@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,23 @@ from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import layout_of
 from reprise.spark_jobs.errors import CheckpointError, StoreError
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
-from reprise.spark_jobs.state.driver_records import EPOCHS
-from reprise.spark_jobs.state.graphs import GRAPHS
-from reprise.spark_jobs.state.ledger import RANGES
-from reprise.spark_jobs.state.release import CLOCKS
-from reprise.spark_jobs.state.revision import REVISIONS
-from reprise.spark_jobs.state.skips import SKIPPED
+from reprise.spark_jobs.state.graphs import graph_on_record
+from reprise.spark_jobs.state.ledger import began, on_record
+from reprise.spark_jobs.state.release import Release
+from reprise.spark_jobs.state.revision import made_by_another
+from reprise.spark_jobs.state.skips import SkipRecords
 from reprise.spark_jobs.storage.files import Files
 from reprise.spark_jobs.topology import from_json
 
-RECORDS = ("", EPOCHS, RANGES, CLOCKS, REVISIONS, GRAPHS, SKIPPED)
-"""Folders of a location with records beside checkpoints; the first one is the location itself."""
+READERS: tuple[Callable[[str], object], ...] = (
+    lambda location: began(Files(location)),
+    lambda location: on_record(Files(location)),
+    lambda location: made_by_another(location, 0, ""),
+    graph_on_record,
+    lambda location: SkipRecords(location, None).read(),
+    lambda location: Release(location, 1.0, epoch=0),
+)
+"""What a driver reads beside checkpoints when it starts."""
 
 
 @click.command("checkpoints")
@@ -42,8 +47,8 @@ RECORDS = ("", EPOCHS, RANGES, CLOCKS, REVISIONS, GRAPHS, SKIPPED)
 def command(
     out: Path | None, location: str | None, standby: tuple[str, ...], verify: bool, output: str
 ) -> None:
-    """List complete global checkpoints, newest last; exit code 1 when one is damaged, or a record without which no driver
-    starts: of source ranges, of revisions, of drivers.
+    """List complete global checkpoints, newest last; exit code 1 when one is damaged, or a record that a driver needs to
+    start: of source ranges, of the stream's name, clock, graph and revision, and of what was skipped.
 
     \b
     Examples:
@@ -55,12 +60,14 @@ def command(
         raise click.UsageError("give exactly one of --out and --location")
     store = CheckpointStore(location, standby) if location else _store(out or Path(), standby)
     found = [_entry(store, position, verify) for position in store.known()]
-    damaged = _damaged_records(store.location) if verify else {}
+    damaged, unread = _records(store.location) if verify else ([], [])
     document = {"location": store.location, "checkpoints": found, "damagedRecords": damaged}
     if not for_programs(document, output):
         _table(store.location, found, output == "wide")
-        for name, reason in damaged.items():
-            click.secho(f"{name} is damaged: {reason}; put it back from a copy", fg="red")
+        for reason in damaged:
+            click.secho(f"{reason}; no driver starts before it is put back from a copy", fg="red")
+    for reason in unread:
+        click.echo(f"records not looked at: {reason}", err=True)
     if damaged or any(entry["problem"] for entry in found):
         raise SystemExit(exits.NO)
 
@@ -89,19 +96,17 @@ def _entry(store: CheckpointStore, position: int, verify: bool) -> dict[str, Any
     return entry
 
 
-def _damaged_records(location: str) -> dict[str, str]:
-    """Records that are not JSON, by their path; nothing where the location cannot be read now."""
-    files, damaged = Files(location), {}
-    with suppress(StoreError):
-        for folder in RECORDS:
-            for name in files.names(folder):
-                path = f"{folder}/{name}".lstrip("/")
-                try:
-                    if name.endswith(".json"):
-                        files.parsed(path, json.loads)
-                except (ValueError, RecursionError) as error:
-                    damaged[path] = f"not JSON: {error}"
-    return damaged
+def _records(location: str) -> tuple[list[str], list[str]]:
+    """What is damaged among the records that a driver reads when it starts, and what cannot be read now."""
+    damaged, unread = [], []
+    for read in READERS:
+        try:
+            read(location)
+        except StoreError as error:
+            unread.append(str(error))
+        except CheckpointError as error:
+            damaged.append(str(error))
+    return damaged, unread
 
 
 def _table(location: str, found: list[dict[str, Any]], wide: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from typing import Any
 
 import click
@@ -36,6 +38,8 @@ def how_found(algorithm: str | None) -> str:
 def plain_console(width: int | None = None) -> Console:
     """A terminal that shows texts as they are.  What code of users raises, and names of folders, may hold what rich takes
     for its own marks: `[red]` would be gone, `:x:` a picture, and `[/x]` an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 lacks some marks
     return Console(markup=False, emoji=False, width=width)
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
+import pyarrow as pa
 
 from reprise.controller.cli import exits
 from reprise.controller.cli.options import parse_sets, sets_option, topology_option
 from reprise.controller.local.run.config import load
 from reprise.controller.plural import counted
-from reprise.spark_jobs.errors import DataPlaneError, NotYetError, SourceError, StepError, StoreError
+from reprise.spark_jobs.contract import LATE_ROWS
+from reprise.spark_jobs.errors import (
+    DataPlaneError,
+    EncodeError,
+    NotYetError,
+    SourceError,
+    StepError,
+    StoreError,
+)
 from reprise.spark_jobs.operators.local import run_local
+from reprise.spark_jobs.sinks.files import encoded
 from reprise.spark_jobs.state.rescaling import rescaling
 from reprise.spark_jobs.state.start_from import savepoint_of
 from reprise.spark_jobs.topology import StreamTopology, Topology, check, expand, make_operator, make_source
@@ -102,20 +113,42 @@ def renamed(resource: StreamTopology) -> list[str]:
 def attempt(resource: StreamTopology, topology: Topology, batches: int) -> None:
     """Prints what the outputs get; exit code 1 with the first failure."""
     rows, columns, ran = Counter[str](), dict[str, str](), 0
-    trouble = ""
+    trouble, counters = "", dict[str, Mapping[str, int]]()
     try:
-        for outputs in run_local(resource, batches):
+        for outputs in run_local(resource, batches, counters):
             ran += 1
             for partition in topology.outputs:
                 if (table := outputs[partition]) is not None:
                     rows[partition] += table.num_rows
                     columns[partition] = ", ".join(table.column_names)
-    except (StepError, SourceError, NotYetError) as error:
+                    _written(resource, partition, table)
+    except (StepError, SourceError, NotYetError, EncodeError) as error:
         trouble = str(error)
     click.echo(f"tried {counted(ran, 'batch', 'batches')}:")
     width = max(len(partition) for partition in topology.outputs)
     for partition in topology.outputs:
         what = f"{rows[partition]:>8} rows: {columns[partition]}" if rows[partition] else f"{0:>8} rows"
         click.echo(f"  {partition:<{width}} {what}")
+    for partition, counted_there in counters.items():
+        if late := counted_there.get(LATE_ROWS, 0):
+            click.echo(
+                f"warning: {partition} has left out {counted(late, 'late row', 'late rows')}: {_LATE}",
+                err=True,
+            )
     if trouble:
         exits.fail(trouble, exits.NO)
+
+
+_LATE = (
+    "they came behind the watermark, which one row of the far future may have moved (`disorder`, `lateness`)"
+)
+
+
+def _written(resource: StreamTopology, partition: str, table: pa.Table) -> None:
+    """Whether files can hold these rows.  EncodeError says which columns they cannot."""
+    output = resource.operator(partition.rpartition(".")[0]).output
+    if output is not None and output.sink is None:
+        try:
+            encoded(output.format, table)
+        except EncodeError as error:
+            raise EncodeError(f"{partition}: {error}") from error

@@ -9,7 +9,7 @@ upstreams', feedback edges left aside (a cycle would wait for itself).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,10 +36,12 @@ class _Sent:
 
 
 def run_local(
-    resource: StreamTopology, batches: int | None = None
+    resource: StreamTopology,
+    batches: int | None = None,
+    counters: MutableMapping[str, Mapping[str, int]] | None = None,
 ) -> Iterator[Mapping[str, pa.Table | None]]:
     """Yield for batch 1, 2, 3, ... the rows of every partition (None: no rows), up to and with the one that follows the
-    last of all sources (it closes every window), or up to `batches`.
+    last of all sources (it closes every window), or up to `batches`.  `counters` gets what operators count, by partition.
 
     StepError, with operator, partition and batch, for whatever user code raises and for rows that cannot be routed.
     """
@@ -75,6 +77,8 @@ def run_local(
                     worker, partition, state[pid], replace(inbox, watermark=marks.get(pid))
                 )
                 sent.watermark = IDLE if idle else sent.watermark
+                if counters is not None:
+                    counters[pid] = worker.counters(state[pid])
             now[pid] = sent
         yield {pid: sent.output for pid, sent in now.items()}
         if not alive:

@@ -95,6 +95,20 @@ def _block(files: Files, first: int) -> Block:
     return found
 
 
+def began(files: Files) -> tuple[float, int] | None:
+    """When the stream in a location began, unix seconds, and behind which batch of a savepoint; None: no stream is there.
+    DamagedError: nobody knows.  StoreError: not now."""
+
+    def parsed(data: bytes) -> tuple[float, int]:
+        said = json.loads(data)
+        return float(said["began"]), int(said.get("startedFrom", {}).get("position", 0))
+
+    try:
+        return files.parsed(STREAM, parsed)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{STREAM} in {files.name}: the stream's name is damaged: {error}") from error
+
+
 def on_record(files: Files, new: bool = False) -> tuple[int, dict[int, Block]]:
     """Up to which batch blocks were removed, and all others by their first batch, those that a listing lacks too.  `new`:
     nobody has said a batch before.  DamagedError: one that is between others is not there.  StoreError: not now."""
@@ -191,18 +205,9 @@ class Ledger:
         self._load()
 
     def _began(self) -> float:
-        def began(data: bytes) -> tuple[float, int]:
-            said = json.loads(data)
-            return float(said["began"]), int(said.get("startedFrom", {}).get("position", 0))
-
-        try:
-            if (found := self._files.parsed(STREAM, began)) is None:
-                self._new = self._files.create(STREAM, json.dumps({"began": self._wall()}).encode())
-                found = self._files.parsed(STREAM, began)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedError(
-                f"{STREAM} in {self._files.name}: the stream's name is damaged: {error}"
-            ) from error
+        if (found := began(self._files)) is None:
+            self._new = self._files.create(STREAM, json.dumps({"began": self._wall()}).encode())
+            found = began(self._files)
         if found is None:
             raise StoreError(f"cannot read {STREAM} in {self._files.name}: it was written, and is not there")
         began_at, self.begins = found

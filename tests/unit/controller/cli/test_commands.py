@@ -174,19 +174,32 @@ def test_checkpoints_are_listed_and_damage_is_exit_code_1(tmp_path: Path) -> Non
     assert reprise("checkpoints").exit_code == 2
 
 
-@pytest.mark.parametrize("record", ["stream.json", "ranges/0000000001.json", "revisions/00000001.json"])
-@pytest.mark.parametrize("data", [b"", b'{"epoch": 1', b"\xff\xfe"])
+RECORDS = {
+    "stream.json": b'{"began": 1.0, "epoch": 1}',
+    "ranges/0000000001.json": b'{"last": 3, "ended_at": null, "epoch": 1, "ranges": {}}',
+    "revisions/00000001.json": b'{"revision": "a", "drained": null}',
+    "graphs/00000001.json": b'{"sources": {}, "operators": {}, "begins": {}}',
+    "skipped/00000001.json": b"[]",
+    "clock/00000001.json": b'{"started": 1.0, "anchors": [[1, 1.0, 0.5]]}',
+}
+
+
+@pytest.mark.parametrize("data", [b"", b'{"epoch": 1', b"\xff\xfe", b'{"a": 1}', b"[7]"])
+@pytest.mark.parametrize("record", RECORDS)
 def test_a_damaged_record_beside_checkpoints_is_named(tmp_path: Path, record: str, data: bytes) -> None:
     file = tmp_path / "cp" / record
     file.parent.mkdir(parents=True)
-    file.write_bytes(b'{"epoch": 1}')
-    assert reprise("checkpoints", "--location", tmp_path / "cp").exit_code == 0
+    for name in ("stream.json", record):
+        (tmp_path / "cp" / name).write_bytes(RECORDS[name])
+    whole = reprise("checkpoints", "--location", tmp_path / "cp")
+    assert whole.exit_code == 0, whole.output
     file.write_bytes(data)
     damaged = reprise("checkpoints", "--location", tmp_path / "cp")
     assert damaged.exit_code == 1
-    assert f"{record} is damaged: not JSON" in damaged.output
+    assert f"{record} in " in damaged.output
+    assert "damaged" in damaged.output
     document = json.loads(reprise("checkpoints", "--location", tmp_path / "cp", "-o", "json").output)
-    assert list(document["damagedRecords"]) == [record]
+    assert [text for text in document["damagedRecords"] if record in text]
 
 
 def test_checkpoints_are_read_from_a_standby(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ as there are rows."""
 from __future__ import annotations
 
 import io
+import sys
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from reprise.controller.cli.live import Lines, Page, Silent, action_text, display_for
+from reprise.controller.cli.render import plain_console
 from reprise.controller.cli.run_page import headline, incident_line, nodes_line, page
 from reprise.controller.status.query_state import Status, state_of
 from reprise.controller.topology_view import view_of
@@ -125,3 +127,11 @@ def test_troubles_are_told_once(terminal: bool) -> None:
 
 def test_what_was_not_done_is_loud() -> None:
     assert "no node n9" in action_text({"action": "kill", "error": "no node n9"})
+
+
+def test_a_terminal_that_is_not_utf_8_shows_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="latin-1"))
+    plain_console().print("café …")
+    sys.stdout.flush()
+    assert shown.getvalue() == "café ?\n".encode("latin-1")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -159,3 +160,47 @@ def test_a_value_that_is_not_of_its_declared_type_is_an_error_before_the_first_b
     said = CliRunner().invoke(command, ["-f", str(of_files(tmp_path, "v\nsoon\n", columns={"v": "int64"}))])
     assert said.exit_code == 1
     assert "spec.sources[rows]: cannot read" in said.output and "'soon' is none" in said.output
+
+
+FAR = """
+apiVersion: reprise.dev/v1alpha1
+kind: StreamTopology
+metadata: {name: far}
+spec:
+  sources:
+    - name: rows
+      class: reprise.sources:FileSource
+      with: {paths: [rows.csv], rows: 2, time: time, disorder: 10s}
+  operators:
+    - name: win
+      class: reprise.operators:TumblingWindow
+      with: {size: 1m, aggregate: {rows: count()}}
+      inputs: [{from: rows}]
+      output: {}
+"""
+
+
+def test_rows_that_are_late_behind_one_of_the_far_future_are_said(tmp_path: Path) -> None:
+    days = [
+        "2025-01-01 10:00:00",
+        "2025-01-01 10:01:00",
+        "9999-12-31 00:00:00",
+        *(f"2025-01-01 10:0{n}:00" for n in range(2, 7)),
+    ]
+    (tmp_path / "rows.csv").write_text("\n".join(["time", *days]) + "\n")
+    (tmp_path / "t.yaml").write_text(FAR)
+    found = CliRunner().invoke(command, ["-f", str(tmp_path / "t.yaml"), "--try", "10"])
+    assert found.exit_code == 0
+    assert "warning: win.0 has left out 4 late rows" in found.stderr
+
+
+def test_what_a_file_cannot_hold_is_said_before_it_runs(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"time": [1], "b": pa.array([b"x"])}), tmp_path / "rows.parquet")
+    sink = FAR.replace("TumblingWindow", "Sink").replace(
+        "      with: {size: 1m, aggregate: {rows: count()}}\n", ""
+    )
+    (tmp_path / "t.yaml").write_text(sink.replace("rows.csv", "rows.parquet"))
+    found = CliRunner().invoke(command, ["-f", str(tmp_path / "t.yaml"), "--try", "2"])
+    assert found.exit_code == 1
+    assert "win.0: " in found.stderr
+    assert "b: binary" in found.stderr
