@@ -29,6 +29,7 @@ import pyarrow.json
 from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
+from reprise.spark_jobs.operators.frames import cuts
 from reprise.spark_jobs.operators.parameters import choice
 
 __all__ = ["Decoded", "Decoder", "avro_schema", "decode", "given_for", "make_decoder", "parse_columns"]
@@ -142,7 +143,12 @@ class Arrow(Decoder):
             with pa.ipc.open_stream(value) as reader:
                 table = reader.read_all()
             table.validate(full=True)
-            return table if self._schema is None else table.select(self._schema.names).cast(self._schema)
+            if self._schema is None:
+                return table
+            for field in self._schema:
+                if cuts(kind := table.schema.field(field.name).type, field.type):
+                    raise DecodeError(f"column {field.name!r} holds {kind}, which {field.type} would cut")
+            return table.select(self._schema.names).cast(self._schema)
         except (ValueError, TypeError, LookupError, OSError, pa.ArrowNotImplementedError) as error:
             raise DecodeError(f"not an Arrow stream with these columns: {error}") from None
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.operators.frames import ColumnError, Ints, is_text
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, keeps_values
 from reprise.spark_jobs.pages import FrozenRows, Part, StoredPages
 from reprise.spark_jobs.spill import LEAST, SpillFullError, SpillStore, at_hand
 
@@ -128,7 +128,7 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         raise ColumnError(f"columns changed between batches: from {schema.names} to {table.column_names}")
     for field in schema:
         kind = table.schema.field(field.name).type
-        if not _keeps_values(kind, field.type):
+        if not keeps_values(kind, field.type):
             raise ColumnError(
                 f"columns changed between batches: {field.name!r} holds {kind}, and was {field.type} before"
             )
@@ -136,21 +136,3 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         return table.select(schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ColumnError(f"columns changed between batches: {error}") from error
-
-
-def _keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a safe cast to the other type either keeps a value as it is or is refused."""
-    of = pa.types
-    if kind.equals(other) or of.is_null(kind):
-        return True
-    if of.is_timestamp(kind) and of.is_timestamp(other):
-        return bool(kind.tz == other.tz)
-    if of.is_floating(kind) and of.is_floating(other):
-        return bool(kind.bit_width <= other.bit_width)
-    return any(
-        is_one(kind) and is_one(other) for is_one in (of.is_integer, of.is_decimal, is_text, _is_bytes)
-    )
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

@@ -166,6 +166,32 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether a safe cast to the other type, of the same kind of values, either keeps each value or is refused."""
+    of = pa.types
+    if kind.equals(other) or of.is_null(kind):
+        return True
+    if of.is_timestamp(kind) and of.is_timestamp(other):
+        return bool(kind.tz == other.tz)
+    if of.is_floating(kind) and of.is_floating(other):
+        return bool(kind.bit_width <= other.bit_width)
+    of_one_kind = (of.is_integer, of.is_decimal, of.is_time, of.is_duration, is_text, _is_bytes)
+    return any(is_one(kind) and is_one(other) for is_one in of_one_kind)
+
+
+def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether a safe cast to the other type may change a value without a word."""
+    of = pa.types
+    if of.is_floating(kind) or of.is_decimal(kind):
+        narrower = of.is_floating(other) and (of.is_decimal(kind) or kind.bit_width > other.bit_width)
+        return bool(narrower or of.is_boolean(other) or of.is_integer(other))
+    return bool(of.is_timestamp(kind) and (of.is_date(other) or getattr(other, "tz", None) != kind.tz))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
 def inbox_table(inbox: Inbox, operator: str | None = None) -> pa.Table | None:
     """The inbox's rows in order (of one upstream, or of all), in canonical types; None when there are none.
 

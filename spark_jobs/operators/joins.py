@@ -25,6 +25,7 @@ from reprise.spark_jobs.operators.frames import (
     concat,
     in_time,
     inbox_table,
+    keeps_values,
     later,
     one_row,
     select,
@@ -329,10 +330,12 @@ def _typed(table: pa.Table, types: ColumnTypes) -> pa.Table:
     """The table with these columns as these types.  ColumnError for values that are none of the type."""
     for name, kind in types.items():
         at = table.column_names.index(name)
+        held = table.column(at).type
+        if not (keeps_values(held, kind) or (pa.types.is_integer(held) and pa.types.is_floating(kind))):
+            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
         try:
             table = table.set_column(at, name, table.column(at).cast(kind))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            held = table.column(at).type
             raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
     return table
 

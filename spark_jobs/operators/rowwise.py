@@ -16,7 +16,14 @@ import pyarrow as pa
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.expressions import parse_expression
-from reprise.spark_jobs.operators.frames import ColumnError, canonical, inbox_table, to_arrow, to_polars
+from reprise.spark_jobs.operators.frames import (
+    ColumnError,
+    canonical,
+    inbox_table,
+    is_text,
+    to_arrow,
+    to_polars,
+)
 from reprise.spark_jobs.operators.parameters import names, steps_as
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.columns import merged, require
@@ -52,7 +59,23 @@ class Map(Operator):
 
     def step(self, state: Any, inbox: Inbox) -> tuple[Any, pa.Table | None]:
         table = inbox_table(inbox)
-        return state, None if table is None else self._apply(to_polars(table))
+        out = None if table is None else self._apply(to_polars(table))
+        return state, out if out is None or table is None else self._as_before(out, table.schema)
+
+    def _as_before(self, out: pa.Table, schema: pa.Schema) -> pa.Table:
+        """The same with the types of columns that were taken as they are: polars has fewer than Arrow."""
+        if self.function is not None:
+            return out
+        names = dict(zip(out.column_names, out.column_names, strict=True))
+        for each in self.select if self.select is not None else ():
+            if not each.meta.has_multiple_outputs():
+                names[each.meta.output_name()] = each.meta.root_names()[0] if _is_plain(each) else ""
+        for at, field in enumerate(out.schema):
+            of = schema.get_field_index(names[field.name])
+            kind = field.type if of < 0 else schema.field(of).type
+            if not kind.equals(field.type) and not is_text(kind):
+                out = out.set_column(at, field.name, out.column(at).cast(kind))
+        return out
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
         return self._selected(merged(inputs) if self.function is None else None)
@@ -136,6 +159,10 @@ class FlatMap(Map):
                     )
             frame = frame.filter(pl.col(self.explode[0]).list.len() > 0).explode(list(self.explode))
         return super()._apply(frame) if frame.height else None
+
+    def _as_before(self, out: pa.Table, schema: pa.Schema) -> pa.Table:
+        rest = [field for field in schema if field.name not in self.explode]
+        return super()._as_before(out, pa.schema(rest))
 
 
 class Union(Operator):

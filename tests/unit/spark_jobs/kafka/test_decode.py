@@ -295,3 +295,20 @@ def test_bytes_behind_an_avro_record_mean_another_schema(more: bytes) -> None:
     (good,) = make_encoder("avro", AVRO).values(pa.Table.from_pylist([{"id": 1}], COLUMNS))
     found = decode(make_decoder("avro", COLUMNS, AVRO), [good, good + more])
     assert found.bad == {1: "bytes are left behind the Avro record: it has another schema"}
+
+
+@pytest.mark.parametrize(
+    ("held", "column"),
+    [
+        (pa.array([0.1]), "float"),
+        (pa.array([1.0]), "int64"),
+        (pa.array([datetime(2024, 1, 1, 5)], pa.timestamp("us")), "date32"),
+        (pa.array([datetime(2024, 1, 1, 5, tzinfo=UTC)]), "timestamp[us]"),
+        (pa.array([Decimal("1.5")]), "double"),
+    ],
+)
+def test_a_column_of_arrow_that_would_be_cut_is_refused(held: pa.Array, column: str) -> None:
+    (value,) = make_encoder("arrow", None).values(pa.table({"x": held}))
+    found = decode(make_decoder("arrow", parse_columns({"x": column}), None), [value])
+    assert "'x' holds" in found.bad[0]
+    assert "would cut" in found.bad[0]

@@ -199,3 +199,24 @@ def test_what_polars_refuses_is_said_with_the_columns(operator: Operator) -> Non
     rows = NUMBERS.append_column("s", pa.array(["a", "b"]))
     with pytest.raises(ColumnError, match="the input's columns are i Int32, b UInt8"):
         run(operator, [inbox(1, rows)])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.duration("s"), pa.timestamp("s"), pa.binary(),
+        pa.list_(pa.string()), pa.list_(pa.int32()), pa.date32(), pa.float32(), pa.decimal128(5, 2), pa.string(),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_columns_that_are_taken_as_they_are_keep_their_types(kind: pa.DataType) -> None:
+    rows = pa.table({"k": pa.nulls(2).cast(kind), "x": [1, 2], "l": [["a"], ["b", "c"]]})
+    for operator, name in (
+        (Filter(where="x > 0"), "k"),
+        (Map(select=["*", "x + 1 AS y"]), "k"),
+        (Map(select={"other": "k"}), "other"),
+        (FlatMap(explode=["l"]), "k"),
+    ):
+        (out,) = run(operator, [inbox(1, rows)])
+        assert out is not None
+        assert out.schema.field(name).type == kind
