@@ -247,6 +247,10 @@ def _selected(frame: pl.DataFrame, select: Sequence[pl.Expr]) -> pl.DataFrame:
                     f"{name!r}: a whole number is beyond 64 bits; make it a float first, e.g. `x * 1.0`"
                 )
             casts.append(pl.col(name).cast(kind))
+        elif found.schema[name].is_integer() and "cast(" not in str(each):
+            casts.append(
+                pl.col(name).cast(pl.Int64)
+            )  # so that `0 AS laps` and `laps + 1 AS laps` go together
         elif found.schema[name] == pl.Decimal and not any(kind == pl.Decimal for kind in of):
             casts.append(pl.col(name).cast(pl.Float64))  # a literal such as 0.1
     return found.with_columns(casts)

@@ -220,3 +220,19 @@ def test_columns_that_are_taken_as_they_are_keep_their_types(kind: pa.DataType) 
         (out,) = run(operator, [inbox(1, rows)])
         assert out is not None
         assert out.schema.field(name).type == kind
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("0", pa.int64()),
+        ("CASE WHEN i > 0 THEN 1 ELSE 0 END", pa.int64()),
+        ("LENGTH(CAST(i AS VARCHAR))", pa.uint32()),
+        ("CAST(l AS INT)", pa.int32()),
+        ("CAST(b AS INT)", pa.int32()),
+    ],
+)
+def test_what_is_computed_is_an_int64_but_for_casts(expression: str, kind: pa.DataType) -> None:
+    (out,) = run(Map(select=[f"{expression} AS x"]), [inbox(1, NUMBERS.slice(1))])
+    assert out is not None
+    assert out["x"].type == kind
