@@ -77,21 +77,21 @@ class Coordinator:
 
     def run(self) -> None:
         """Run until `stop`.  Raises what a turn has raised, after `FAILED_TURNS`."""
-        raised = unforeseen = 0
+        unforeseen = 0
         while not self.stop.is_set():
             self.store.changed.clear()
             try:
                 self.refresh()
                 self.turn()
                 self.precompute()
-                raised = unforeseen = 0
+                unforeseen = 0
             except Exception as error:
                 log.exception("event=turn-failed")
-                raised += 1
-                unforeseen += not isinstance(error, (ClientError, OSError))
-                if unforeseen >= FAILED_TURNS:
-                    raise
-                self.stop.wait(min(TICK_S * raised, 2.0))
+                if not isinstance(error, (ClientError, OSError)):
+                    unforeseen += 1
+                    if unforeseen >= FAILED_TURNS:
+                        raise
+                    self.stop.wait(min(TICK_S * unforeseen, 2.0))
             self.store.changed.wait(TICK_S)
 
     def turn(self) -> Decision | None:

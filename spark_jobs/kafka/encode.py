@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import polars as pl
@@ -95,7 +96,11 @@ class Avro(Encoder):
 
     def values(self, table: pa.Table) -> Sequence[bytes]:
         found = []
-        for row in _in_utc(table).to_pylist():
+        try:
+            rows = _in_utc(table).to_pylist()
+        except OverflowError as error:  # a time beyond those that Python has
+            raise EncodeError(f"a row does not fit the Avro schema: {error}") from None
+        for row in rows:
             stream = io.BytesIO()
             try:
                 validate(row, self._schema)  # else an int may be beyond 32 bits
@@ -118,11 +123,18 @@ class Avro(Encoder):
 
 def _in_utc(table: pa.Table) -> pa.Table:
     """With a zone for times that have none: fastavro takes these for times of the machine's zone."""
-    for at, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type) and field.type.tz is None:
-            column = table.column(at).cast(pa.timestamp(field.type.unit, "UTC"))
-            table = table.set_column(at, field.name, column)
-    return table
+    return table.cast(pa.schema([field.with_type(_zoned(field.type)) for field in table.schema]))
+
+
+def _zoned(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        return pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_list(kind):
+        return pa.list_(_zoned(kind.value_type))
+    if pa.types.is_struct(kind):
+        fields: Any = kind
+        return pa.struct([field.with_type(_zoned(field.type)) for field in fields])
+    return kind
 
 
 def _same(value: Any, read: Any) -> bool:
@@ -130,7 +142,9 @@ def _same(value: Any, read: Any) -> bool:
     if isinstance(value, list) and isinstance(read, list):
         return len(value) == len(read) and all(map(_same, value, read))
     if isinstance(value, Mapping) and isinstance(read, Mapping):
-        return value.keys() == read.keys() and all(_same(value[name], read[name]) for name in value)
+        return all(name in read and _same(value[name], read[name]) for name in value)  # others have defaults
+    if isinstance(read, UUID):
+        return read == UUID(str(value))
     if isinstance(value, bool) is not isinstance(read, bool):
         return False
     if isinstance(value, datetime) and isinstance(read, datetime) and read.tzinfo is None:

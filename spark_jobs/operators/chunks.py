@@ -70,7 +70,7 @@ class ChunkStore:
         ]
         if not pa.schema(found).equals(known):
             self._chunks = tuple(chunk.cast(pa.schema(found)) for chunk in self._chunks)
-            self._out, self._stored = 0, None
+            self._stored = None
 
     def take(self, numbers: Ints) -> pa.Table:
         """The rows with these numbers, in this order; KeyError when the store is empty and so has no

@@ -171,10 +171,14 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     of = pa.types
     if kind.equals(other) or of.is_null(kind):
         return True
-    if of.is_timestamp(kind) and of.is_timestamp(other):
-        return bool(kind.tz == other.tz)
-    if of.is_floating(kind) and of.is_floating(other):
-        return bool(kind.bit_width <= other.bit_width)
+    if of.is_dictionary(kind) or of.is_dictionary(other):
+        return keeps_values(getattr(kind, "value_type", kind), getattr(other, "value_type", other))
+    if (of.is_list(kind) or of.is_large_list(kind)) and (of.is_list(other) or of.is_large_list(other)):
+        return keeps_values(kind.value_type, other.value_type)
+    if of.is_timestamp(other):
+        return bool(of.is_date(kind) or (of.is_timestamp(kind) and _zone(kind) == _zone(other)))
+    if of.is_floating(other):
+        return bool(of.is_integer(kind) or (of.is_floating(kind) and kind.bit_width <= other.bit_width))
     of_one_kind = (of.is_integer, of.is_decimal, of.is_time, of.is_duration, is_text, _is_bytes)
     return any(is_one(kind) and is_one(other) for is_one in of_one_kind)
 
@@ -189,7 +193,12 @@ def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    of = pa.types
+    return bool(of.is_binary(kind) or of.is_large_binary(kind) or of.is_fixed_size_binary(kind))
+
+
+def _zone(kind: pa.DataType) -> str | None:
+    return "UTC" if kind.tz in ("UTC", "Etc/UTC", "+00:00") else kind.tz
 
 
 def inbox_table(inbox: Inbox, operator: str | None = None) -> pa.Table | None:

@@ -331,7 +331,7 @@ def _typed(table: pa.Table, types: ColumnTypes) -> pa.Table:
     for name, kind in types.items():
         at = table.column_names.index(name)
         held = table.column(at).type
-        if not (keeps_values(held, kind) or (pa.types.is_integer(held) and pa.types.is_floating(kind))):
+        if not keeps_values(held, kind):
             raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
         try:
             table = table.set_column(at, name, table.column(at).cast(kind))

@@ -7,7 +7,8 @@ its rows alone: it sees a batch, and how rows fall into batches must not show.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.operators.expressions import parse_expression
+from reprise.spark_jobs.operators.expressions import has_point, parse_expression
 from reprise.spark_jobs.operators.frames import (
     ColumnError,
     canonical,
@@ -49,6 +50,7 @@ class Map(Operator):
         if select is None and where is None and function is None:
             raise SpecError("select", "give at least one of `select`, `where` and `function`")
         self.select = _select(select) if select is not None else None
+        self._of_floats = _of_floats(select) if select is not None else frozenset[int]()
         self.where = parse_expression(where, "where") if where is not None else None
         self.function = _function(function) if function is not None else None
         if self.kind.deterministic and steps_as(self, Map):
@@ -64,17 +66,19 @@ class Map(Operator):
 
     def _as_before(self, out: pa.Table, schema: pa.Schema) -> pa.Table:
         """The same with the types of columns that were taken as they are: polars has fewer than Arrow."""
-        if self.function is not None:
+        select = self.select if self.select is not None else [pl.all()]
+        if self.function is not None or any(map(_is_of_several, select)):
             return out
-        names = dict(zip(out.column_names, out.column_names, strict=True))
-        for each in self.select if self.select is not None else ():
-            if not each.meta.has_multiple_outputs():
-                names[each.meta.output_name()] = each.meta.root_names()[0] if _is_plain(each) else ""
+        names: dict[str, str | None] = dict(zip(out.column_names, out.column_names, strict=True))
+        for each in select:
+            if not each.meta.eq(pl.all()):
+                names[each.meta.output_name()] = each.meta.root_names()[0] if _is_plain(each) else None
         for at, field in enumerate(out.schema):
-            of = schema.get_field_index(names[field.name])
-            kind = field.type if of < 0 else schema.field(of).type
+            of = names[field.name]
+            kind = schema.field(of).type if of is not None and of in schema.names else field.type
             if not kind.equals(field.type) and not is_text(kind):
-                out = out.set_column(at, field.name, out.column(at).cast(kind))
+                with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowTypeError):
+                    out = out.set_column(at, field.name, out.column(at).cast(kind))
         return out
 
     def output_columns(self, inputs: Mapping[str, Columns]) -> Columns:
@@ -103,7 +107,7 @@ class Map(Operator):
             if self.where is not None:
                 frame = _filtered(frame, self.where)
             if self.select is not None:
-                frame = _selected(frame, self.select)
+                frame = _selected(frame, self.select, self._of_floats)
         except pl.exceptions.ColumnNotFoundError as error:
             missing = str(error).partition("\n")[0]
             columns = ", ".join(frame.columns)
@@ -218,47 +222,58 @@ def _filtered(frame: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _selected(frame: pl.DataFrame, select: Sequence[pl.Expr]) -> pl.DataFrame:
-    """What the expressions give.  Columns that are taken as they are keep their types.  ColumnError: a whole number that one
-    gives is beyond 64 bits."""
+def _selected(frame: pl.DataFrame, select: Sequence[pl.Expr], of_floats: Collection[int]) -> pl.DataFrame:
+    """What the expressions give.  Columns that are taken as they are keep their types; those of these numbers are of floats,
+    though they are computed with decimals.  ColumnError: a whole number that one gives is beyond 64 bits."""
+    if any(map(_is_of_several, select)):
+        return frame.select(select)
     roots = {name for each in select if not _is_plain(each) for name in each.meta.root_names()}
     wide = _widened(frame, roots)
     found, casts = wide.select(select), []
-    for each in select:
-        if _is_plain(each):
-            several = each.meta.has_multiple_outputs()
-            named = (
-                {n: n for n in found.columns}
-                if several
-                else {each.meta.output_name(): each.meta.root_names()[0]}
-            )
-            casts += [
-                pl.col(n).cast(frame.schema[of])
-                for n, of in named.items()
-                if wide.schema.get(of) != frame.schema.get(of)
-            ]
+    for number, each in enumerate(select):
+        if each.meta.eq(pl.all()):
+            named = {n: n for n in frame.columns}
+        elif _is_plain(each):
+            named = {each.meta.output_name(): each.meta.root_names()[0]}
+        else:
+            name, of = each.meta.output_name(), [frame.schema[n] for n in each.meta.root_names()]
+            is_cast = "cast(" in str(each)
+            casts += _narrowed(found[name], of, is_cast)
+            if found.schema[name] == pl.Decimal and number in of_floats and not is_cast:
+                casts.append(pl.col(name).cast(pl.Float64))
             continue
-        name, of = each.meta.output_name(), [frame.schema[n] for n in each.meta.root_names()]
-        if found.schema[name] == pl.Int128:
-            whole = [kind for kind in of if kind.is_integer()]
-            kind = pl.UInt64 if whole and all(one == pl.UInt64 for one in whole) else pl.Int64
-            if found[name].cast(kind, strict=False).null_count() > found[name].null_count():
-                raise ColumnError(
-                    f"{name!r}: a whole number is beyond 64 bits; make it a float first, e.g. `x * 1.0`"
-                )
-            casts.append(pl.col(name).cast(kind))
-        elif found.schema[name].is_integer() and "cast(" not in str(each):
-            casts.append(
-                pl.col(name).cast(pl.Int64)
-            )  # so that `0 AS laps` and `laps + 1 AS laps` go together
-        elif found.schema[name] == pl.Decimal and not any(kind == pl.Decimal for kind in of):
-            casts.append(pl.col(name).cast(pl.Float64))  # a literal such as 0.1
+        casts += [
+            pl.col(n).cast(frame.schema[of]) for n, of in named.items() if wide.schema[of] != frame.schema[of]
+        ]
     return found.with_columns(casts)
+
+
+def _narrowed(found: pl.Series, of: Sequence[pl.DataType], is_cast: bool) -> list[pl.Expr]:
+    """How a column that was computed from columns of these types gets one of 64 bits."""
+    if found.dtype == pl.Int128:
+        whole = [kind for kind in of if kind.is_integer()]
+        kind = pl.UInt64 if whole and all(one == pl.UInt64 for one in whole) else pl.Int64
+        if found.cast(kind, strict=False).null_count() > found.null_count():
+            name = "uint64" if kind == pl.UInt64 else "int64"
+            raise ColumnError(
+                f"{found.name!r}: a whole number is beyond {name}; make it a float first, e.g. `x * 1.0`"
+            )
+        return [pl.col(found.name).cast(kind)]
+    if isinstance(found.dtype, pl.List) and found.dtype.inner == pl.Int128:
+        return [pl.col(found.name).cast(pl.List(pl.Int64))]
+    if found.dtype.is_integer() and not is_cast:  # so that `0 AS laps` and `laps + 1 AS laps` go together
+        return [pl.col(found.name).cast(pl.Int64)]
+    return []
 
 
 def _is_plain(each: pl.Expr) -> bool:
     """Whether it takes columns as they are, perhaps under another name."""
-    return each.meta.has_multiple_outputs() or each.meta.undo_aliases().meta.is_column()
+    return bool(each.meta.eq(pl.all()) or each.meta.undo_aliases().meta.is_column())
+
+
+def _is_of_several(each: pl.Expr) -> bool:
+    """Whether it computes several columns at once (`COLUMNS('x|y') / 2`)."""
+    return bool(each.meta.has_multiple_outputs() and not each.meta.eq(pl.all()))
 
 
 def _widened(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
@@ -273,6 +288,12 @@ def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:
     if isinstance(select, str) or not isinstance(select, Sequence):
         raise SpecError("select", "expected a list of SQL expressions or a mapping of names to them")
     return [parse_expression(text, f"select[{i}]") for i, text in enumerate(select)]
+
+
+def _of_floats(select: Sequence[str] | Mapping[str, str]) -> frozenset[int]:
+    """Numbers of the expressions in which there is one like 0.1."""
+    texts = select.values() if isinstance(select, Mapping) else select
+    return frozenset(number for number, text in enumerate(texts) if has_point(str(text)))
 
 
 def _function(path: str) -> Function:

@@ -135,7 +135,9 @@ def _read_csv(path: str) -> _File:
     table = pa.csv.read_csv(
         path,
         pa.csv.ReadOptions(block_size=min(max(1 << 20, Path(path).stat().st_size + 1), _BLOCK)),
-        pa.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=len(names) > 1),
+        pa.csv.ParseOptions(
+            newlines_in_values=True, ignore_empty_lines=len(names) > 1 or _begins_empty(path)
+        ),
         pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
     )
     return _File("csv", table.num_rows, {name: table.column(name) for name in names})
@@ -155,6 +157,11 @@ def _is_header_alone(path: str) -> bool:
     with Path(path).open("rb") as file:
         first = file.read(1 << 20)
         return not (b"\n" in first or b"\r" in first or file.read(1))
+
+
+def _begins_empty(path: str) -> bool:
+    with Path(path).open(encoding="utf-8-sig") as file:
+        return not file.readline(1 << 16).strip()
 
 
 def _read_json(path: str) -> _File:

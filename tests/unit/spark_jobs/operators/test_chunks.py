@@ -76,6 +76,7 @@ def test_columns_that_change_are_refused_and_nothing_is_added(table: pa.Table) -
         (pa.array([1], pa.int64()), pa.array(["007"])),
         (pa.array([True]), pa.array([5])),
         (pa.array([1], pa.int64()), pa.array([1.0])),
+        (pa.array([0.5]), pa.array([2**53 + 1])),
         (pa.array([1]).cast(pa.decimal128(38, 2)), pa.array([1.23456])),
         (pa.array([1], pa.int32()).cast(pa.date32()), pa.array([1], pa.timestamp("us"))),
         (pa.array([1], pa.timestamp("us")), pa.array([1], pa.timestamp("us", "America/New_York"))),
@@ -93,7 +94,8 @@ def test_a_column_of_another_type_is_refused_where_values_would_change(
 def test_a_column_of_other_width_keeps_its_values() -> None:
     store = ChunkStore(pa.table({"v": pa.array([1], pa.int64()), "w": pa.array([0.5])}))
     store.append(pa.table({"w": pa.array([0.25], pa.float32()), "v": pa.array([2], pa.int8())}))
-    assert store.freeze()().to_pydict() == {"v": [1, 2], "w": [0.5, 0.25]}
+    store.append(pa.table({"w": pa.array([7], pa.int64()), "v": pa.array([3], pa.int64())}))
+    assert store.freeze()().to_pydict() == {"v": [1, 2, 3], "w": [0.5, 0.25, 7.0]}
     with pytest.raises(ColumnError, match="columns changed between batches"):
         store.append(pa.table({"v": [1], "w": [0.5], "x": [1]}))
 

@@ -401,6 +401,7 @@ def test_times_that_spark_writes_are_read_however_far_they_are(tmp_path: Path, y
         ("v\n", []),
         ("v", []),
         ("\ufeffv", []),
+        ("\nv\n1\n", [1]),
     ],
 )
 def test_an_empty_line_of_one_column_is_a_null(written: Written, content: str, rows: list[Any]) -> None:
