@@ -74,7 +74,7 @@ def cents(value: int) -> Decimal:
 
 
 @pytest.mark.parametrize("name", AGGREGATING)
-@examples(30)
+@examples(16)
 @given(stream=streams)
 def test_decimals_give_what_whole_cents_give(name: str, stream: list[Rows]) -> None:
     make = AGGREGATING[name]
@@ -95,7 +95,7 @@ def of_a(keys: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 @pytest.mark.parametrize("name", [name for name in AGGREGATING if name != "running"])
-@examples(30)
+@examples(16)
 @given(stream=streams, cut=st.integers(1, 5), paged=st.booleans())
 def test_decimals_go_on_behind_pages_and_behind_another_number_of_partitions(
     name: str, stream: list[Rows], cut: int, paged: bool
@@ -119,7 +119,7 @@ def test_decimals_go_on_behind_pages_and_behind_another_number_of_partitions(
 
 
 @pytest.mark.parametrize("name", AGGREGATING)
-@examples(30)
+@examples(16)
 @given(stream=streams)
 def test_numbers_beyond_2_63_are_compared_as_they_are(name: str, stream: list[Rows]) -> None:
     make = AGGREGATING[name]
@@ -140,7 +140,7 @@ def test_numbers_beyond_2_63_are_compared_as_they_are(name: str, stream: list[Ro
     [(MONEY, cents, lambda v: int(v * 100)), (pa.uint64(), lambda v: v + 2**63, lambda v: v - 2**63)],
     ids=["decimals", "unsigned"],
 )
-@examples(30)
+@examples(16)
 @given(stream=streams)
 def test_the_greatest_are_ranked_as_whole_numbers_are(
     scope: str, kind: pa.DataType, of: Callable[[int], Any], back: Callable[[Any], int], stream: list[Rows]
