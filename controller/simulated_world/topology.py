@@ -101,7 +101,7 @@ def topology(
     `availability`: of the operators `left` and `count`, or of `left`, `count` and `best`, with commas between; `cpu`: of a
     node; `feedback`: `best` reads its own output of the batch before; where input is applied as it arrives, `count` does,
     and where operators are available in another way than by checkpoints both do, but nobody with upstream backup reads
-    what it gives itself;
+    what it gives itself, and `best` does not where `count` and `best` emit each row again (two cycles double the rows);
     `windowed`: no operator depends on all of its input, so people may skip each query; `by_rack`: racks are failure domains;
     `every`: batches between what passive standbys are sent; `kinds`: of the three operators
     (`reprise.controller.simulated_world.kinds`), in place of those that fit the other parameters; `sink`: of the output of
@@ -112,6 +112,7 @@ def topology(
     some, arrival = windowed or bool(SOME_INPUT & {left, count, last}), order == "arrival"
     circles = arrival and feedback
     around = circles or (feedback and availability != "checkpoint")
+    doubles = around and kinds.endswith(",repeatable,repeatable")
     paged = "state: paged" in checkpoint
     usual = COUNTING if arrival else PAGED if paged else CHAINED
     counting = CIRCLING if circles else COUNTING if arrival else PAGED if paged else CLOSING
@@ -136,7 +137,7 @@ def topology(
         "best": WINDOWED
         if windowed or (some and (last in SOME_INPUT or "amnesia" in (left, count)))
         else usual,
-        "feedback": "" if circles or last == "upstream-backup" else loop,
+        "feedback": "" if circles or doubles or last == "upstream-backup" else loop,
         "back": loop if around else "",
         "cpu": cpu,
         "domain": f", failureDomain: {RACK}" if by_rack else "",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
-from reprise.controller.simulated_world import faults
+from reprise.controller.simulated_world import faults, kinds
 from reprise.controller.simulated_world.cluster import Cluster
 from reprise.controller.simulated_world.faults import KINDS, Fault
 from reprise.controller.simulated_world.schedule import Schedule
+from reprise.controller.simulated_world.topology import topology
+from reprise.spark_jobs.operators.local import run_local
 from tests.support.seeds import seeds
 from tests.unit.controller.simulated_world.test_schedules import fed_again, holds, promotions
 
@@ -80,3 +83,11 @@ def test_a_partition_is_fed_again_by_what_the_coordinator_plans(
     with fed_again() as fed:
         holds(Schedule(3, (Fault(14.0, "its-node-dies", 1, 60.0),), availability=MODES[7], feedback=True))
     assert partition in fed
+
+
+@pytest.mark.parametrize(("count", "best"), list(product(kinds.CLASSES, repeat=2)))
+def test_rows_in_cycles_do_not_double(count: str, best: str) -> None:
+    resource = topology(availability=MODES[1], feedback=True, kinds=f"repeatable,{count},{best}")
+    assert resource.operator("count").inputs[1].feedback
+    for rows in run_local(resource, batches=12):
+        assert sum(table.num_rows for table in rows.values() if table is not None) < 200
