@@ -44,7 +44,6 @@ BATCH = 200
 BATCHES = 300
 SPILL_BATCHES = 200
 TABLE_6 = {1: "18.8 / 21.3", 10: "24.9 / 24.6", 100: "47.7 / 31.5"}
-TABLE_7 = {"synchronous": 617, "asynchronous": 302, "arrays": None, "paged": 202}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,17 +250,13 @@ def spills(megabytes: Sequence[int], folder: Path) -> Iterator[Spill]:
 def shown(figures: Mapping[str, Sequence[object]]) -> Iterator[str]:
     """Markdown."""
     if found := figures.get("pause"):
-        yield (
-            "| state, MB | mode | freeze, ms | longest batch until stored, ms | batch, ms | stored, MB "
-            "| theirs: mean latency at 128 MB, ms |"
-        )
-        yield "|--:|---|--:|--:|--:|--:|--:|"
+        yield ("| state, MB | mode | freeze, ms | longest batch until stored, ms | batch, ms | stored, MB |")
+        yield "|--:|---|--:|--:|--:|--:|"
         for one in found:
             assert isinstance(one, Pause)
-            theirs = TABLE_7[one.mode] or ""
             yield (
                 f"| {one.megabytes} | {one.mode} | {one.freeze_ms:.2f} | {one.greatest_ms:.2f} | {one.batch_ms:.2f} "
-                f"| {one.stored_mb:.1f} | {theirs} |"
+                f"| {one.stored_mb:.1f} |"
             )
     if found := figures.get("bytes"):
         yield "| keys touched | which | arrays, MB | paged, MB | paged / arrays |"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as NotInTimeError
 from dataclasses import dataclass, field
 from typing import Any
@@ -224,6 +224,29 @@ class Logs:
                 why = reason(error) or "no answer"
                 raise SourceError(f"topic {at.topic!r}, partition {at.partition}: {why}") from None
         return answers
+
+
+class TopicIds:
+    """Requests the ids of topics from the primary cluster, as `Snapshot.ids` has them.  Only `result` blocks."""
+
+    def __init__(self, bootstrap: str, settings: Settings, topics: Iterable[str]) -> None:
+        self._admin = AdminClient(_for_admin(settings.resolve(bootstrap)))
+        self._cluster = self._admin.describe_cluster(request_timeout=REQUEST_S)
+        self._topics = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=REQUEST_S)
+
+    def result(self, patience_s: float) -> dict[str, str]:
+        """NotInTimeError: no answer after so many seconds.  KafkaException: no answer will come."""
+        cluster = self._cluster.result(patience_s).cluster_id
+        found = {name: str(future.result(patience_s).topic_id) for name, future in self._topics.items()}
+        return {name: f"{cluster}/{known}" for name, known in found.items() if known != NO_ID}
+
+
+def created_again(log: str, before: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Whether a topic of this name was deleted and created again in the same cluster, by ids as `Snapshot.ids` has them.  A
+    cluster that has become the primary is taken for a mirror with the same offsets."""
+    topic, _ = split_name(log)
+    (cluster, _, known), (there, _, found) = (ids.get(topic, "").partition("/") for ids in (before, now))
+    return cluster == there and known != found
 
 
 class Commits:

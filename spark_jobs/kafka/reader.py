@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from reprise.spark_jobs.errors import DataPlaneError, NotYetError, SourceError
 from reprise.spark_jobs.kafka.heard import Heard
-from reprise.spark_jobs.kafka.logs import log_name, reason, split_name
+from reprise.spark_jobs.kafka.logs import TopicIds, created_again, log_name, reason, split_name
 from reprise.spark_jobs.kafka.settings import SecretError, Settings
 from reprise.spark_jobs.platform import PLATFORM
 
@@ -36,7 +36,7 @@ Spans = Mapping[str, tuple[int, int]]
 
 
 class OffsetsLostError(DataPlaneError):
-    """Offsets that were written ahead are gone from the broker: retention, or a topic that was made anew."""
+    """Offsets that were written ahead are gone from the broker: retention, or a topic that was deleted and created again."""
 
 
 @dataclass(slots=True)
@@ -85,10 +85,14 @@ class Reader:
         self._since: float | None = None
         self._trouble = ""
         self._heard = Heard()
+        self._asked: TopicIds | None = None
+        self._ids: Mapping[str, str] | None = None
+        """Of the topics that are read, as the primary cluster has reported them."""
         self.notices: list[str] = []
 
-    def read(self, spans: Spans) -> dict[str, list[Message]]:
-        """Messages by log, in order of their offsets, for ranges [start, end) that are not empty.
+    def read(self, spans: Spans, ids: Mapping[str, str] | None = None) -> dict[str, list[Message]]:
+        """Messages by log, in order of their offsets, for ranges [start, end) that are not empty.  `ids`: of the topics of
+        which these are offsets (`Range.ids`).
 
         NotYetError: some are on their way.  SourceError: they have been for long, and why.  OffsetsLostError.
         """
@@ -96,7 +100,10 @@ class Reader:
         self._since = self._since or now
         try:
             self._prepare(spans)
+            self._compare(spans, ids or {})
             waiting = self._poll(spans, now + PATIENCE_S)
+        except TimeoutError:
+            waiting = list(spans)
         except (KafkaException, SecretError) as error:
             self._trouble = self._settings.clean(reason(error))
             waiting = list(spans)
@@ -110,7 +117,7 @@ class Reader:
         """Leave the brokers."""
         if self._consumer is not None:
             self._consumer.close()
-            self._consumer = None
+            self._consumer = self._ids = self._asked = None
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -147,6 +154,32 @@ class Reader:
             "error_cb": self._heard,
         }
         return Consumer(self._settings.resolve(self._clusters[self._cluster], fixed))
+
+    def _compare(self, spans: Spans, ids: Mapping[str, str]) -> None:
+        """Discard ranges of topics that were deleted and created again.  TimeoutError: no answer yet."""
+        if self._cluster > 0 or not ids:
+            return
+        if self._ids is None or ids.keys() - self._ids.keys() or self._again(spans, ids):
+            self._ids = None  # what was reported earlier may be out of date
+            self._asked = self._asked or TopicIds(self._clusters[0], self._settings, ids)
+            try:
+                self._ids = self._asked.result(PATIENCE_S)
+            except KafkaException:
+                self._asked = None
+                raise
+            self._asked = None
+        for log in self._again(spans, ids):
+            start, end = spans[log]
+            what = f"{log}: the topic was deleted and created again, offsets {start} to {end} are gone"
+            if not self._skip_lost:
+                raise OffsetsLostError(f"{what}; `on_offsets_lost: earliest` goes on without them")
+            self.notices.append(f"{what}; {end - start} offsets are left out")
+            self._logs[log].kept.clear()
+            self._logs[log].ends_at = end
+
+    def _again(self, spans: Spans, ids: Mapping[str, str]) -> list[str]:
+        assert self._ids is not None
+        return [log for log in spans if created_again(log, ids, self._ids)]
 
     def _poll(self, spans: Spans, deadline: float) -> list[str]:
         assert self._consumer is not None

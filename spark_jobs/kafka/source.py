@@ -21,7 +21,15 @@ from reprise.spark_jobs.kafka import reader
 from reprise.spark_jobs.kafka.dead_letters import DeadLetters
 from reprise.spark_jobs.kafka.decode import decode, given_for, make_decoder, parse_columns
 from reprise.spark_jobs.kafka.event_time import Clock, Seen, parse_clock, together
-from reprise.spark_jobs.kafka.logs import Commits, Logs, Snapshot, reader_of, reason, split_name
+from reprise.spark_jobs.kafka.logs import (
+    Commits,
+    Logs,
+    Snapshot,
+    created_again,
+    reader_of,
+    reason,
+    split_name,
+)
 from reprise.spark_jobs.kafka.reader import Reader
 from reprise.spark_jobs.kafka.settings import (
     CONSUMER_OWN,
@@ -192,7 +200,7 @@ class KafkaSource(Source):
             start = known[1]
             if start > end and now.cluster > 0:
                 raise SourceError(f"{log}: the standby cluster ends at {end}, before offset {start}")
-            again = _created_again(log, before, now)
+            again = created_again(log, before.ids, now.ids)
             if again or not first <= start <= end:
                 start = self._lost(log, start, first, end, again)
         limit = end if self.until is None else min(end, self.until[log])
@@ -221,7 +229,7 @@ class KafkaSource(Source):
                 standby_after_s=self.standby_after_s, elapsed=self._platform.elapsed,
             )  # fmt: skip
         spans = {log: pair for log, pair in span.logs.items() if pair[1] > pair[0]}
-        by_log = self._reader.read(spans)
+        by_log = self._reader.read(spans, span.ids)
         messages = [m for found in by_log.values() for m in found if m.value() is not None]
         decoded = decode(self.decoder, [m.value() or b"" for m in messages])
         if decoded.bad:
@@ -325,16 +333,6 @@ def _ids(known: Mapping[str, str], logs: Iterable[str]) -> dict[str, str]:
     """The ids of the topics of these logs."""
     topics = {split_name(log)[0] for log in logs}
     return {topic: known[topic] for topic in sorted(topics & known.keys())}
-
-
-def _created_again(log: str, before: Range, now: Snapshot) -> bool:
-    """Whether the offsets of a log are those of another topic of the same cluster, which has the same name.  A cluster that
-    has become the primary is taken for a mirror with the same offsets."""
-    topic, _ = split_name(log)
-    (cluster, _, known), (there, _, found) = (
-        ids.get(topic, "").partition("/") for ids in (before.ids, now.ids)
-    )
-    return cluster == there and known != found
 
 
 def _subscription(topics: Sequence[str], pattern: str | None) -> tuple[tuple[str, ...], str | None]:

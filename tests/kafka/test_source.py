@@ -171,6 +171,8 @@ def test_a_topic_that_is_deleted_stops_the_stream_and_says_so(broker: Broker) ->
         return bool(said) and "the topic was deleted and created again" in said[-1]
 
     wait_for(complained)
+    with pytest.raises(OffsetsLostError, match="the topic was deleted and created again"):
+        read(source, first)
     source.close()
 
 

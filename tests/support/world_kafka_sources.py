@@ -136,6 +136,10 @@ class AskingClient:
         self._ask()
         return {INPUT: SimpleNamespace(result=lambda _timeout: SimpleNamespace(topic_id="of-input"))}
 
+    def describe_cluster(self, request_timeout: float) -> Any:
+        self._ask()
+        return SimpleNamespace(result=lambda _timeout: SimpleNamespace(cluster_id="cluster"))
+
     def list_offsets(
         self, asked: Mapping[TopicPartition, Any], isolation_level: Any, request_timeout: float
     ) -> Any:

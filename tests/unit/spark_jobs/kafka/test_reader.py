@@ -7,7 +7,7 @@ it had fetched when it is assigned anew, and says where a log ends.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -86,13 +86,27 @@ class World:
         self.paused: list[set[str]] = []
         self.clients: list[Client] = []
         self.now = 1000.0
+        self.ids: dict[str, str] = {}
+        self.requests = 0
+        self.unanswered: deque[BaseException] = deque()
 
     def client(self, _settings: Any) -> Client:
         self.clients.append(Client(self))
         return self.clients[-1]
 
+    def ids_of(self, bootstrap: str, settings: Settings, topics: Iterable[str]) -> World:
+        """In the place of `TopicIds`."""
+        self.requests += 1
+        return self
+
+    def result(self, patience_s: float) -> dict[str, str]:
+        if self.unanswered:
+            raise self.unanswered.popleft()
+        return self.ids
+
     def patch(self, patch: pytest.MonkeyPatch) -> World:
         patch.setattr(reader, "Consumer", self.client)
+        patch.setattr(reader, "TopicIds", self.ids_of)
         patch.setattr(f"{__name__}.Reader", partial(Reader, elapsed=lambda: self.now))
         return self
 
@@ -315,3 +329,39 @@ def test_a_message_that_comes_twice_is_kept_once(monkeypatch: pytest.MonkeyPatch
         reading._take(Message("t/0", offset), {})  # type: ignore[arg-type]
     world.silent.clear()
     assert patiently(reading, {"t/0": (0, 3), "t/1": (0, 1)}) == {"t/0": [0, 1, 2], "t/1": [0]}
+
+
+OLD = {"t": "c/first"}
+
+
+def test_offsets_of_a_topic_that_was_deleted_are_not_those_of_its_successor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(t_0=list(range(50))).patch(monkeypatch)
+    world.ids = {"t": "c/second"}
+    world.unanswered += [TimeoutError(), KafkaException("no broker")]
+    reading, span = made(), {"t/0": (0, 10)}
+    for _ in range(2):
+        with pytest.raises(NotYetError):
+            reading.read(span, OLD)
+    with pytest.raises(
+        OffsetsLostError, match="t/0: the topic was deleted and created again, offsets 0 to 10"
+    ):
+        reading.read(span, OLD)
+    assert reading.read(span, world.ids).keys() == {"t/0"}
+    choosing = made(skip_lost=True)
+    assert choosing.read(span, OLD) == {"t/0": []}
+    assert len(choosing.notices) == 1
+
+
+def test_the_ids_of_topics_are_requested_once_and_where_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(t_0=list(range(50))).patch(monkeypatch)
+    world.ids = OLD
+    reading = made()
+    for start in range(0, 30, 10):
+        assert len(reading.read({"t/0": (start, start + 10)}, OLD)["t/0"]) == 10
+    assert world.requests == 1
+    world.ids = {"t": "c/second"}
+    assert len(reading.read({"t/0": (30, 40)}, world.ids)["t/0"]) == 10
+    assert world.requests == 2
+    assert made("mirror:1").read({"t/0": (0, 10)}, {"t": "d/other"}).keys() == {"t/0"}
