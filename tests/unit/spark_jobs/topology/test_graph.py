@@ -21,7 +21,8 @@ def topology(*items: dict[str, Any]) -> Topology:
 
 
 def figure_1() -> Topology:
-    """Fig. 1 of Su and Zhou: S1 -> O1 -> O3, S2 -> O2 -> O4, (O3, O4) -> O5; two partitions of each operator."""
+    """The operators of fig. 1 of Su and Zhou: S1 -> O1 -> O3, S2 -> O2 -> O4, (O3, O4) -> O5.  Each has two partitions here,
+    which makes six queries; the figure has eight."""
     two = {"parallelism": 2}
     return topology(
         source("s1"),
