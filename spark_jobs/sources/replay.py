@@ -59,13 +59,14 @@ class FileSource(Source):
     files = ("paths",)
 
     def output_columns(self) -> Columns:
-        known: dict[str, None] = {}
+        known: dict[str, Any] = {}
         for index, pattern in enumerate(self.paths):
             found = _matching(pattern)
             if not found:
                 raise SpecError(f"paths[{index}]", f"no file matches {pattern}")
             for path in found:
                 known |= dict.fromkeys(head(path, f"paths[{index}]"))
+        known = known or dict(self.types)  # files without a byte have those columns that are declared
         require(tuple(known), [self.time] if self.time is not None else [], "time")
         require(tuple(known), self.columns or (), "columns")
         return self.columns or tuple(known)
@@ -188,7 +189,7 @@ class EventTimeReplay(Source):
         if self.data.startswith(PACKAGE):
             known = tuple(nycflights(self.data.removeprefix(PACKAGE)).column_names)
         else:
-            known = head(self.data, "data")
+            known = head(self.data, "data") or tuple(dict(self.types))
         require(known, [self.time], "time")
         require(known, self.columns or (), "columns")
         return self.columns or known

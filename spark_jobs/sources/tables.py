@@ -34,11 +34,13 @@ from reprise.spark_jobs.errors import DataPlaneError, SpecError
 from reprise.spark_jobs.operators.frames import ColumnError, is_text, to_arrow
 from reprise.spark_jobs.sources import json_values
 from reprise.spark_jobs.sources.text_types import converted, infer
+from reprise.spark_jobs.topology.scalars import given_twice
 
 _LAYOUT = 1
 """Raised when what is written to the cache changes."""
 _BLOCK = (1 << 31) - (1 << 20)
 """Bytes that Arrow's reader takes at once, at most."""
+csv.field_size_limit(_BLOCK)
 _NYCFLIGHTS = {"flights": "flights.csv.zip", "weather": "weather.csv"}
 
 
@@ -65,7 +67,7 @@ def load_files(paths: tuple[str, ...], types: Types = (), only: tuple[str, ...] 
     are declared; else types are found over all files together, and no value changes by it.  `only`: columns to read; empty:
     all.  TableError names the file, or the column, that cannot be read."""
     files, declared, said = [_read(path) for path in paths], dict(types), ", ".join(paths)
-    names = tuple(dict.fromkeys(name for file in files for name in file.columns))
+    names = tuple(dict.fromkeys(name for file in files for name in file.columns)) or tuple(declared)
     for name in only:
         if name not in names:
             raise TableError(f"no column {name!r}; the columns are {', '.join(names)}")
@@ -89,7 +91,7 @@ def head(path: str, field: str) -> tuple[str, ...]:
     """The columns of a file, without its rows where its format allows.  SpecError says, for `field`, why it is of no use."""
     try:
         if Path(path).suffix == ".parquet":
-            return tuple(pa.parquet.read_schema(path).names)
+            return _different(pa.parquet.read_schema(path).names)
         if Path(path).suffix == ".csv":
             return _header(path)
         return tuple(_read(path).columns)
@@ -120,15 +122,40 @@ def _in_words(error: Exception) -> str:
 
 
 def _read_parquet(path: str) -> _File:
+    _different(pa.parquet.read_schema(path).names)
     table = pa.parquet.read_table(
         path, coerce_int96_timestamp_unit="us"
     )  # what Spark writes reaches farther than ns
+    table = table.cast(pa.schema([field.with_type(_plain(field.type)) for field in table.schema]))
     return _File("parquet", table.num_rows, {name: table.column(name) for name in table.column_names})
+
+
+def _different(names: Sequence[str]) -> tuple[str, ...]:
+    """The names.  ValueError where two are equal."""
+    if (name := given_twice(names)) is not None:
+        raise ValueError(f"two columns are called {name!r}: rename one")
+    return tuple(names)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """One type for all ways to lay out the same values: writers of parquet differ in them."""
+    of = pa.types
+    if of.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if of.is_struct(kind):
+        return pa.struct(
+            [field.with_type(_plain(field.type)) for field in map(kind.field, range(kind.num_fields))]
+        )
+    if of.is_list(kind) or of.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if of.is_large_binary(kind) or of.is_binary_view(kind):
+        return pa.binary()
+    return pa.string() if is_text(kind) else kind
 
 
 def _read_csv(path: str) -> _File:
     """All values as text.  One block holds the file, as far as Arrow lets it: quoted values may have line breaks."""
-    if not (names := _header(path)):
+    if not (names := _header(path, through=True)):
         return _File("csv", 0, {})
     if _is_header_alone(path):
         return _File("csv", 0, {name: pa.chunked_array([], pa.string()) for name in names})
@@ -143,13 +170,25 @@ def _read_csv(path: str) -> _File:
     return _File("csv", table.num_rows, {name: table.column(name) for name in names})
 
 
-def _header(path: str) -> tuple[str, ...]:
-    """The columns of a CSV file; none where it is empty."""
+def _header(path: str, *, through: bool = False) -> tuple[str, ...]:
+    """The columns of a CSV file; none where it is empty.  `through`: also checks its rows, as Arrow reads to the end
+    of the file where a quote is not closed.  ValueError names the line."""
     _require_bytes_of_text(path)
+    begin = 1
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
-        names = tuple(next((row for row in csv.reader(file) if row), ()))
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise TableError(f"cannot read {path}: two columns are called {twice[0]!r}")
+        rows = csv.reader(file, strict=True)
+        try:
+            names = _different(next((row for row in rows if row), ()))
+            begin = rows.line_num + 1
+            for row in rows if through else ():
+                if row and len(row) != len(names):
+                    raise ValueError(f"line {begin} has {len(row)} values, and the first {len(names)}")
+                begin = rows.line_num + 1
+        except csv.Error:
+            raise ValueError(
+                f"the row that begins in line {begin} has a quote that is not closed, or text behind a closing quote: "
+                'write a quote in a value as ""'
+            ) from None
     return names
 
 
@@ -240,8 +279,6 @@ def _typed(files: Sequence[_File], name: str, declared: pa.DataType | None) -> l
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> Any:
     """A column of a file that has types, where the cast changes no value."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     was = column.type
     if is_text(was):
         return converted(column.cast(pa.string()), kind, name)

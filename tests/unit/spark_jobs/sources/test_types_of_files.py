@@ -19,26 +19,12 @@ from hypothesis import strategies as st
 from reprise.spark_jobs.contract import Place, Range
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
 from reprise.spark_jobs.operators.frames import times
-from reprise.spark_jobs.sources import FileSource, TableError
+from reprise.spark_jobs.sources import EventTimeReplay, FileSource, TableError
 from reprise.spark_jobs.sources.tables import load_files
 from reprise.spark_jobs.sources.text_types import is_exact
 from tests.support.examples import examples
 
 IN = Place("in", 0, 1)
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[..., str]:
-    """Write bytes or text to a file of this name; its path."""
-
-    def write(name: str, content: bytes | str) -> str:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        load_files.cache_clear()
-        return str(path)
-
-    return write
 
 
 Written = Callable[..., str]
@@ -290,6 +276,41 @@ def test_a_declared_column_that_no_file_has_is_named_and_one_that_some_lack_is_n
     assert caught.value.field == "columns.v"
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_files_without_a_byte_have_the_declared_columns(written: Written, name: str) -> None:
+    columns = {"v": "int64", "at": "timestamp[us]"}
+    source = FileSource(paths=[written(name, "")], rows=9, columns=columns, time="at")
+    assert (source.output_columns(), source.found_types(), source.advance(IN, 1, 0)) == (
+        ("v", "at"),
+        {},
+        None,
+    )
+    replay = EventTimeReplay(data=written(name, ""), step="1s", columns=columns, time="at")
+    assert (replay.output_columns(), replay.batches()) == (("v", "at"), 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "one"),
+    [
+        (pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.list_(pa.int64())),
+        (pa.struct([("a", pa.list_(pa.string()))]), pa.struct([("a", pa.large_list(pa.large_string()))]),
+            pa.struct([("a", pa.list_(pa.string()))])),
+        (pa.string(), pa.string_view(), pa.string()),
+        (pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string()),
+        (pa.large_binary(), pa.binary_view(), pa.binary()),
+    ],
+)  # fmt: skip
+def test_ways_to_lay_out_values_in_parquet_are_one_type(
+    tmp_path: Path, kind: pa.DataType, other: pa.DataType, one: pa.DataType
+) -> None:
+    value = {"list": [1], "struct": {"a": ["x"]}}.get(str(kind).partition("<")[0], "x")
+    for name, each in (("a", kind), ("b", other)):
+        pq.write_table(pa.table({"v": pa.array([value], one).cast(each)}), tmp_path / f"{name}.parquet")
+    load_files.cache_clear()
+    found, values = column(str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"))
+    assert (found, len(values), values[0]) == (one, 2, values[1])
+
+
 @pytest.mark.parametrize("folder", ["run[1]", "alone [2025]", "why?", "a*b", "[!x]", "plain"])
 def test_what_exists_is_no_pattern_whatever_it_is_called(
     written: Written, tmp_path: Path, folder: str
@@ -324,32 +345,6 @@ def test_a_line_of_json_may_be_long_and_files_may_be_empty(written: Written) -> 
     ]  # fmt: skip
     assert column(*paths) == (pa.string(), [long, "last"])
     assert load_files((paths[0], paths[3])).num_rows == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        (
-            "a.csv",
-            "v\nü\n".encode("latin-1"),
-            r"it is not UTF-8 text \(Latin-1, perhaps\): write it as UTF-8",
-        ),
-        ("a.jsonl", '{"v": "ü"}\n'.encode("latin-1"), "it is not UTF-8 text"),
-        ("a.csv", "v\n1\n".encode("utf-16"), "it is UTF-16: write it as UTF-8"),
-        ("a.jsonl", '{"v": 1}\n'.encode("utf-16"), "it is UTF-16: write it as UTF-8"),
-        ("a.csv", "v,v\n1,2\n", "two columns are called 'v'"),
-        ("a.csv", "v,w\n1\n", "Expected 2 columns, got 1"),
-    ],
-)
-def test_text_that_cannot_be_read_is_said_in_words(
-    written: Written, name: str, content: bytes | str, message: str
-) -> None:
-    path = written(name, content)
-    with pytest.raises(TableError, match=message):
-        load_files((path,))
-    if "Expected" not in message:  # the names alone are well
-        with pytest.raises(SpecError, match=message):
-            FileSource(paths=[path], rows=1).output_columns()
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
@@ -414,13 +409,6 @@ def test_lines_without_values_are_no_rows_of_several_columns(written: Written) -
         1,
         3,
     ]
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-16"])
-def test_text_of_16_bits_is_refused_in_words(written: Written, name: str, encoding: str) -> None:
-    with pytest.raises(TableError, match="it is UTF-16: write it as UTF-8"):
-        load_files((written(name, "id\n1\n".encode(encoding)),))
 
 
 def test_a_pattern_of_two_stars_reaches_into_folders(written: Written) -> None:
