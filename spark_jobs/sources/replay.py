@@ -48,9 +48,9 @@ class FileSource(Source):
         disorder: str = "0s",
         columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> None:
-        self.paths = names(paths, "paths", least=1)
+        self.paths = names(paths, "paths", least=1, what="path")
         self.size = whole(rows, "rows")
-        self.time = time
+        self.time = None if time is None else names([time], "time")[0]
         self.disorder = duration_us(disorder, "disorder", least=0)
         self.columns, self.types = _columns(columns)
         if self.types:
@@ -171,7 +171,7 @@ class EventTimeReplay(Source):
         time: str = "time",
         columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> None:
-        self.data, self.time = str(data), time
+        self.data, (self.time,) = str(data), names([time], "time")
         self.step = duration_us(step, "step")
         self.start = None if start is None else _instant(start, "start")
         self.until = None if until is None else _instant(until, "until")

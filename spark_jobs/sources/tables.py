@@ -30,10 +30,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from reprise.spark_jobs.column_types import type_name
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
-from reprise.spark_jobs.operators.frames import ColumnError, is_text, to_arrow
+from reprise.spark_jobs.operators.frames import ColumnError, first_wrong, is_text, to_arrow
 from reprise.spark_jobs.sources import json_values
-from reprise.spark_jobs.sources.text_types import converted, infer
+from reprise.spark_jobs.sources.text_types import converted, infer, refusal
 from reprise.spark_jobs.topology.scalars import given_twice
 
 _LAYOUT = 1
@@ -76,19 +77,23 @@ def load_files(paths: tuple[str, ...], types: Types = (), only: tuple[str, ...] 
     try:
         columns = [_typed(files, name, declared.get(name)) for name in chosen]
         tables = [pa.table(dict(zip(chosen, parts, strict=True))) for parts in zip(*columns, strict=True)]
-    except (ColumnError, ValueError) as error:
-        raise TableError(f"cannot read {said}: {error}{'' if declared else _DECLARE}") from error
+    except ColumnError as error:
+        raise TableError(f"cannot read {said}: {error}") from error
     try:
         return pa.concat_tables(tables, promote_options="default").combine_chunks()
     except pa.ArrowException as error:
-        raise TableError(f"the files {said} do not go together: {error}{_DECLARE}") from error
-
-
-_DECLARE = "; declare what the columns hold with `columns: {name: type}`"
+        kinds = [sorted({type_name(part.type) for part in parts} - {"null"}) for parts in columns]
+        name, found = next(pair for pair in zip(chosen, kinds, strict=True) if len(pair[1]) > 1)
+        raise TableError(
+            f"the files {said} do not go together: column {name!r} is {' and '.join(found)}; declare what the columns hold "
+            "with `columns: {name: type}`"
+        ) from error
 
 
 def head(path: str, field: str) -> tuple[str, ...]:
     """The columns of a file, without its rows where its format allows.  SpecError says, for `field`, why it is of no use."""
+    if Path(path).is_dir():
+        raise SpecError(field, f"{path} is a folder: name its files with a pattern, e.g. {path}/*.csv")
     try:
         if Path(path).suffix == ".parquet":
             return _different(pa.parquet.read_schema(path).names)
@@ -98,9 +103,8 @@ def head(path: str, field: str) -> tuple[str, ...]:
     except OSError as error:
         raise SpecError(field, f"{path}: {os.strerror(error.errno) if error.errno else error}") from error
     except (ValueError, csv.Error, pa.ArrowException, TableError) as error:
-        kind = Path(path).suffix.lstrip(".")
         text = _in_words(error).removeprefix(f"cannot read {path}: ")
-        raise SpecError(field, f"{path}: is not {kind} that can be read: {text}") from error
+        raise SpecError(field, f"cannot read {path}: {text}") from error
 
 
 def _read(path: str) -> _File:
@@ -114,11 +118,11 @@ def _read(path: str) -> _File:
 
 
 def _in_words(error: Exception) -> str:
-    """Without names of options that are Arrow's, and not ours."""
+    """What is wrong, without the words of Arrow."""
     text = str(error)
     if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in text:
         return "it is not UTF-8 text (Latin-1, perhaps): write it as UTF-8"
-    return text
+    return "it is damaged, or of another format" if isinstance(error, pa.ArrowException) else text
 
 
 def _read_parquet(path: str) -> _File:
@@ -182,7 +186,9 @@ def _header(path: str, *, through: bool = False) -> tuple[str, ...]:
             begin = rows.line_num + 1
             for row in rows if through else ():
                 if row and len(row) != len(names):
-                    raise ValueError(f"line {begin} has {len(row)} values, and the first {len(names)}")
+                    raise ValueError(
+                        f"line {begin} has {len(row)} values, and the first {len(names)}: quote a value with a comma"
+                    )
                 begin = rows.line_num + 1
         except csv.Error:
             raise ValueError(
@@ -217,15 +223,19 @@ def _read_json(path: str) -> _File:
                     text.decode(),
                     object_pairs_hook=_row,
                     parse_float=json_values.number,
+                    parse_int=json_values.whole,
                     parse_constant=_no_number,
                 )
             except UnicodeDecodeError:
                 raise
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"line {number} is not JSON: {error}") from None
+            except json.JSONDecodeError as error:
+                raise ValueError(f"line {number} is not JSON from character {error.colno} on") from None
+            except RecursionError:
+                raise ValueError(f"line {number} is nested too deeply") from None
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
             if not isinstance(row, dict):
-                what = "null" if row is None else f"a {type(row).__name__}"
-                raise ValueError(f"line {number} is {what}, and a row is an object")
+                raise ValueError(f"line {number} is {text[:40].decode()}, and a row is an object")
             for name, value in row.items():
                 values = columns.setdefault(name, [])
                 values += [None] * (rows - len(values))
@@ -249,6 +259,8 @@ def _no_number(text: str) -> float:
 def _require_bytes_of_text(path: str) -> None:
     with Path(path).open("rb") as file:
         first = file.read(4)
+    if first.startswith(b"\x1f\x8b"):
+        raise TableError(f"cannot read {path}: it is compressed with gzip: unpack it")
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in first:
         raise TableError(f"cannot read {path}: it is UTF-16: write it as UTF-8")
 
@@ -289,11 +301,11 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> Any:
         (pa.types.is_date, pa.types.is_timestamp), (pa.types.is_date, pa.types.is_date),
     ]  # fmt: skip
     if not (was == kind or pa.types.is_null(was) or any(a(was) and b(kind) for a, b in alike)):
-        raise ColumnError(f"column {name!r} is {kind}, and {was} in the file")
+        raise ColumnError(f"column {name!r} is {type_name(kind)}, and {type_name(was)} in the file")
     try:
         return column.cast(kind)
-    except pa.ArrowException as error:
-        raise ColumnError(f"column {name!r} is {kind}, and {was} in the file: {error}") from None
+    except pa.ArrowException:
+        raise refusal(name, kind, first_wrong(column, lambda part: part.cast(kind)).as_py()) from None
 
 
 @lru_cache(maxsize=8)

@@ -76,7 +76,7 @@ def test_event_times_are_microseconds(values: pa.Array, told: list[int]) -> None
         (pa.array([1.5]), "time column 't' holds double; expected integer microseconds, timestamps"),
         (pa.array([1], pa.time32("s")), r"time column 't' holds time32\[s\]"),
         (pa.array(["soon"]), "column 't': 'soon' is no time of ISO 8601"),
-        (pa.array(["2025-02-29"]), "column 't': Failed to parse string: '2025-02-29'"),
+        (pa.array(["2025-02-29"]), "column 't': '2025-02-29' is no time of ISO 8601"),
         (
             pa.array([2**60], pa.timestamp("s")),
             "time column 't': Casting from timestamp.s. to timestamp.us. would result",

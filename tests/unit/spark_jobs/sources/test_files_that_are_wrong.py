@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.sources import FileSource, TableError
+from reprise.spark_jobs.sources import EventTimeReplay, FileSource, TableError
 from reprise.spark_jobs.sources.tables import load_files
 
 Written = Callable[..., str]
@@ -27,6 +28,8 @@ Written = Callable[..., str]
         ("a.jsonl", '{"v": "ü"}\n'.encode("latin-1"), "it is not UTF-8 text"),
         ("a.csv", "v\n1\n".encode("utf-16"), "it is UTF-16: write it as UTF-8"),
         ("a.jsonl", '{"v": 1}\n'.encode("utf-16"), "it is UTF-16: write it as UTF-8"),
+        ("a.csv", b"\x1f\x8b\x08\x00abc", "it is compressed with gzip: unpack it"),
+        ("a.parquet", b"\x1f\x8b\x08\x00abc", "it is damaged, or of another format"),
         ("a.csv", "v,v\n1,2\n", "two columns are called 'v'"),
         ("a.csv", '"v\n1\n', "the row that begins in line 1 has a quote that is not closed"),
     ],
@@ -73,3 +76,24 @@ def test_two_columns_of_one_name_in_parquet_are_refused(tmp_path: Path) -> None:
         load_files((path,))
     with pytest.raises(SpecError, match="two columns are called 'v'"):
         FileSource(paths=[path], rows=1).output_columns()
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "message"),
+    [
+        ("paths", [], "needs at least 1 path"),
+        ("paths", [5], r"expected paths as text, found \[5\]"),
+        ("paths", [""], r"expected paths as text, found \[''\]"),
+        ("paths", ["a.csv", "a.csv"], "names the path 'a.csv' twice"),
+        ("paths", ["{folder}"], r"is a folder: name its files with a pattern, e.g. /.*/\*.csv"),
+        ("time", 5, r"expected column names as text, found \[5\]"),
+    ],
+)
+def test_parameters_that_are_wrong_are_refused(tmp_path: Path, field: str, given: Any, message: str) -> None:
+    given = [str(tmp_path)] if given == ["{folder}"] else given
+    with pytest.raises(SpecError, match=message) as caught:
+        FileSource(**{"paths": ["a.csv"], "rows": 1, field: given}).output_columns()
+    assert caught.value.field.startswith(field)
+    if field == "time":
+        with pytest.raises(SpecError, match=message):
+            EventTimeReplay(data="a.csv", step="1s", time=given)
