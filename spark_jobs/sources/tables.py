@@ -154,6 +154,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
     if of.is_large_binary(kind) or of.is_binary_view(kind):
         return pa.binary()
+    if of.is_timestamp(kind) and (kind.tz or "")[:1] in (
+        "+",
+        "-",
+    ):  # an offset, which polars does not know: the same instants
+        return pa.timestamp(kind.unit, "UTC")
     return pa.string() if is_text(kind) else kind
 
 

@@ -343,12 +343,15 @@ def test_files_without_a_byte_have_the_declared_columns(written: Written, name: 
         (pa.string(), pa.string_view(), pa.string()),
         (pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string()),
         (pa.large_binary(), pa.binary_view(), pa.binary()),
+        (pa.timestamp("us", "+05:30"), pa.timestamp("us", "-02:00"), pa.timestamp("us", "UTC")),
     ],
 )  # fmt: skip
 def test_ways_to_lay_out_values_in_parquet_are_one_type(
     tmp_path: Path, kind: pa.DataType, other: pa.DataType, one: pa.DataType
 ) -> None:
-    value = {"list": [1], "struct": {"a": ["x"]}}.get(str(kind).partition("<")[0], "x")
+    value = {"list": [1], "struct": {"a": ["x"]}, "timestamp[us, tz=UTC]": 0}.get(
+        str(one).partition("<")[0], "x"
+    )
     for name, each in (("a", kind), ("b", other)):
         pq.write_table(pa.table({"v": pa.array([value], one).cast(each)}), tmp_path / f"{name}.parquet")
     load_files.cache_clear()
