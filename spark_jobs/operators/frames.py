@@ -30,6 +30,7 @@ END_OF_TIME = 1 << 62
 
 FARTHEST = 1 << 60
 """Microseconds: times are nearer than 36,000 years, so that sums of a time and a duration stay within 64 bits."""
+_FAR = "more than 36,000 years from 1970; are these nanoseconds?"
 IDLE = END_OF_TIME + 1
 """Watermark of a partition that waits for no rows just now: it holds nobody back, and goes on where it was later."""
 
@@ -106,8 +107,8 @@ def times(table: pa.Table, name: str) -> Ints:
         return microseconds(array, name)
     try:
         values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid as error:
-        raise ColumnError(f"time column {name!r}: {error}") from None
+    except pa.ArrowInvalid:
+        raise ColumnError(f"time column {name!r} holds a time {_FAR}") from None
     return _near(values, name)
 
 
@@ -115,9 +116,7 @@ def _near(values: Ints, name: str) -> Ints:
     """The times.  ColumnError for one that is too far away."""
     wrong = values[(values <= -FARTHEST) | (values >= FARTHEST)]
     if len(wrong):
-        raise ColumnError(
-            f"time column {name!r} holds {wrong[0]} microseconds, more than 36,000 years; are these nanoseconds?"
-        )
+        raise ColumnError(f"time column {name!r} holds {wrong[0]} microseconds, {_FAR}")
     return values
 
 
@@ -138,8 +137,8 @@ def microseconds(array: pa.Array, name: str) -> Ints:
     nanoseconds = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
     try:
         array = array if nanoseconds else array.cast(pa.timestamp("us", getattr(array.type, "tz", None)))
-    except pa.ArrowInvalid as error:
-        raise ColumnError(f"time column {name!r}: {error}") from None
+    except pa.ArrowInvalid:
+        raise ColumnError(f"time column {name!r} holds a time {_FAR}") from None
     values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return values // 1000 if nanoseconds else _near(values, name)
 

@@ -79,6 +79,9 @@ def load_files(paths: tuple[str, ...], types: Types = (), only: tuple[str, ...] 
         tables = [pa.table(dict(zip(chosen, parts, strict=True))) for parts in zip(*columns, strict=True)]
     except ColumnError as error:
         raise TableError(f"cannot read {said}: {error}") from error
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):x}"
+        raise TableError(f"cannot read {said}: {half} is half of a character: write it whole") from error
     try:
         return pa.concat_tables(tables, promote_options="default").combine_chunks()
     except pa.ArrowException as error:
@@ -192,7 +195,7 @@ def _header(path: str, *, through: bool = False) -> tuple[str, ...]:
             for row in rows if through else ():
                 if row and len(row) != len(names):
                     raise ValueError(
-                        f"line {begin} has {len(row)} values, and the first {len(names)}: quote a value with a comma"
+                        f"line {begin}: values {len(row)}, columns {len(names)}; quote a value that has a comma"
                     )
                 begin = rows.line_num + 1
         except csv.Error:

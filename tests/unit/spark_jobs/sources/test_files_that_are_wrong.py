@@ -47,7 +47,7 @@ def test_text_that_cannot_be_read_is_said_in_words(
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("1\n", "line 4 has 1 values, and the first 2"),
+        ("1\n", "line 4: values 1, columns 2; quote a value"),
         ('1,"open\n2,x\n3,y\n', "the row that begins in line 4 has a quote that is not closed"),
         ('1,"in"side\n', "the row that begins in line 4 has .* text behind a closing quote"),
     ],

@@ -127,6 +127,7 @@ def test_the_type_of_a_json_column_is_that_of_its_values(
         (f'{{"v": {"9" * 5000}.5}}', r"a double does not hold 9{60}\.\.\.: declare"),
         ('{"v": 1}\n[1]', r"line 2 is \[1\], and a row is an object"),
         ('{"v": 1}\n{"v":', "line 2 is not JSON from character 6 on"),
+        (r'{"v": "\ud800"}', r"a.jsonl: \\ud800 is half of a character: write it whole"),
         ("[" * 100_000, "line 1 is nested too deeply"),
     ],
 )
