@@ -22,7 +22,7 @@ def names(value: Any, field: str, least: int = 0, what: str = "column name") -> 
     if len(items) < least:
         raise SpecError(field, f"needs at least {least} {what}{'s' if least > 1 else ''}")
     if (twice := given_twice(items)) is not None:
-        raise SpecError(field, f"names the {what} {twice!r} twice")
+        raise SpecError(field, f"{what} {twice!r} is there twice")
     return tuple(items)
 
 

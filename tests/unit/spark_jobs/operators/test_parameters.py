@@ -27,7 +27,7 @@ anything = (
         (["a", 1], 0, "expected column names as text"),
         ([], 1, "needs at least 1 column name$"),
         (["a"], 2, "needs at least 2 column names$"),
-        (["a", "b", "a"], 0, "names the column name 'a' twice"),
+        (["a", "b", "a"], 0, "column name 'a' is there twice"),
     ],
 )
 def test_what_is_no_list_of_columns_is_refused(value: Any, least: int, reason: str) -> None:

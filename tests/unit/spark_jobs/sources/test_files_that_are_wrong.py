@@ -84,7 +84,7 @@ def test_two_columns_of_one_name_in_parquet_are_refused(tmp_path: Path) -> None:
         ("paths", [], "needs at least 1 path"),
         ("paths", [5], r"expected paths as text, found \[5\]"),
         ("paths", [""], r"expected paths as text, found \[''\]"),
-        ("paths", ["a.csv", "a.csv"], "names the path 'a.csv' twice"),
+        ("paths", ["a.csv", "a.csv"], "path 'a.csv' is there twice"),
         ("paths", ["{folder}"], r"is a folder: name its files with a pattern, e.g. /.*/\*.csv"),
         ("time", 5, r"expected column names as text, found \[5\]"),
     ],
