@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from matplotlib.path import Path as MplPath
 
+from reprise.controller.pictures import save
 from reprise.spark_jobs.topology.graph import Partition, Topology
 from reprise.spark_jobs.topology.layout import CELLS_A_ROW, Box, Edge, Layout, by_operator, edges, place
 
@@ -44,7 +45,7 @@ def draw(topology: Topology, path: str | Path) -> None:
     for name, partitions in by_operator(topology).items():
         _box(axes, topology, name, partitions, layout.boxes[name])
     _legend(axes, topology, half)
-    figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
+    save(figure, path, dpi=130)
 
 
 def _middle(box: Box) -> tuple[float, float]:

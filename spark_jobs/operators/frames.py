@@ -7,7 +7,7 @@ library operator takes or gives rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ END_OF_TIME = 1 << 62
 
 FARTHEST = 1 << 60
 """Microseconds: times are nearer than 36,000 years, so that sums of a time and a duration stay within 64 bits."""
+_FAR = "more than 36,000 years from 1970; are these nanoseconds?"
 IDLE = END_OF_TIME + 1
 """Watermark of a partition that waits for no rows just now: it holds nobody back, and goes on where it was later."""
 
@@ -106,8 +107,8 @@ def times(table: pa.Table, name: str) -> Ints:
         return microseconds(array, name)
     try:
         values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid as error:
-        raise ColumnError(f"time column {name!r}: {error}") from None
+    except pa.ArrowInvalid:
+        raise ColumnError(f"time column {name!r} holds a time {_FAR}") from None
     return _near(values, name)
 
 
@@ -115,9 +116,7 @@ def _near(values: Ints, name: str) -> Ints:
     """The times.  ColumnError for one that is too far away."""
     wrong = values[(values <= -FARTHEST) | (values >= FARTHEST)]
     if len(wrong):
-        raise ColumnError(
-            f"time column {name!r} holds {wrong[0]} microseconds, more than 36,000 years; are these nanoseconds?"
-        )
+        raise ColumnError(f"time column {name!r} holds {wrong[0]} microseconds, {_FAR}")
     return values
 
 
@@ -138,8 +137,8 @@ def microseconds(array: pa.Array, name: str) -> Ints:
     nanoseconds = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
     try:
         array = array if nanoseconds else array.cast(pa.timestamp("us", getattr(array.type, "tz", None)))
-    except pa.ArrowInvalid as error:
-        raise ColumnError(f"time column {name!r}: {error}") from None
+    except pa.ArrowInvalid:
+        raise ColumnError(f"time column {name!r} holds a time {_FAR}") from None
     values: Ints = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return values // 1000 if nanoseconds else _near(values, name)
 
@@ -150,15 +149,34 @@ def instants(texts: Any, name: str, unit: str = "us") -> Any:
     wrong = texts.filter(pc.invert(pc.match_substring_regex(texts, INSTANT)))
     if len(wrong):
         raise ColumnError(f"column {name!r}: {wrong[0].as_py()!r} is no time of ISO 8601")
+    texts = pc.replace_substring_regex(texts, r" (Z|[+-][0-9:]+)$", r"\1")
     if unit == "us":
         texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
-    zoned, none = pc.match_substring_regex(texts, ZONED), pa.scalar(None, pa.string())
     try:
-        given = pc.if_else(zoned, texts, none).cast(pa.timestamp(unit, "UTC"))
-        naive = pc.if_else(zoned, none, texts).cast(pa.timestamp(unit))
-    except pa.ArrowInvalid as error:
-        raise ColumnError(f"column {name!r}: {error}") from None
+        return _in_utc(texts, unit)
+    except pa.ArrowInvalid:
+        value = first_wrong(texts, lambda part: _in_utc(part, unit)).as_py()
+        hold = " that nanoseconds hold (years 1678 to 2261)" if unit == "ns" else " of ISO 8601"
+        raise ColumnError(f"column {name!r}: {value!r} is no time{hold}") from None
+
+
+def _in_utc(texts: Any, unit: str) -> Any:
+    zoned, none = pc.match_substring_regex(texts, ZONED), pa.scalar(None, pa.string())
+    given = pc.if_else(zoned, texts, none).cast(pa.timestamp(unit, "UTC"))
+    naive = pc.if_else(zoned, none, texts).cast(pa.timestamp(unit))
     return pc.coalesce(given, naive.cast(pa.int64()).cast(pa.timestamp(unit, "UTC")))
+
+
+def first_wrong(values: Any, convert: Callable[[Any], object]) -> Any:
+    """A value of an array that this conversion refuses, by halves: messages of Arrow do not always have it."""
+    while len(values) > 1:
+        half = values[: len(values) // 2]
+        try:
+            convert(half)
+            values = values[len(half) :]
+        except (pa.ArrowException, ArithmeticError):
+            values = half
+    return values[0]
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -10,19 +10,19 @@ from reprise.spark_jobs.contract import Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.frames import FARTHEST
 from reprise.spark_jobs.topology.quantity import parse_duration_us
-from reprise.spark_jobs.topology.schema import nearest
+from reprise.spark_jobs.topology.scalars import given_twice, nearest
 
 
-def names(value: Any, field: str, least: int = 0) -> tuple[str, ...]:
-    """A list of column names (one name may stand alone).  SpecError unless there are at least `least`, all
+def names(value: Any, field: str, least: int = 0, what: str = "column name") -> tuple[str, ...]:
+    """A list of column names, or of `what` it is (one may stand alone).  SpecError unless there are at least `least`, all
     different."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, Sequence) or not all(isinstance(i, str) and i for i in items):
-        raise SpecError(field, f"expected a list of column names, found {value!r}")
+        raise SpecError(field, f"expected {what}s as text, found {value!r}")
     if len(items) < least:
-        raise SpecError(field, f"needs at least {least} column name{'s' if least > 1 else ''}")
-    if len(set(items)) < len(items):
-        raise SpecError(field, f"names a column twice: {', '.join(items)}")
+        raise SpecError(field, f"needs at least {least} {what}{'s' if least > 1 else ''}")
+    if (twice := given_twice(items)) is not None:
+        raise SpecError(field, f"{what} {twice!r} is there twice")
     return tuple(items)
 
 

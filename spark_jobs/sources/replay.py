@@ -48,9 +48,9 @@ class FileSource(Source):
         disorder: str = "0s",
         columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> None:
-        self.paths = names(paths, "paths", least=1)
+        self.paths = names(paths, "paths", least=1, what="path")
         self.size = whole(rows, "rows")
-        self.time = time
+        self.time = None if time is None else names([time], "time")[0]
         self.disorder = duration_us(disorder, "disorder", least=0)
         self.columns, self.types = _columns(columns)
         if self.types:
@@ -59,13 +59,14 @@ class FileSource(Source):
     files = ("paths",)
 
     def output_columns(self) -> Columns:
-        known: dict[str, None] = {}
+        known: dict[str, Any] = {}
         for index, pattern in enumerate(self.paths):
             found = _matching(pattern)
             if not found:
                 raise SpecError(f"paths[{index}]", f"no file matches {pattern}")
             for path in found:
                 known |= dict.fromkeys(head(path, f"paths[{index}]"))
+        known = known or dict(self.types)  # files without a byte have those columns that are declared
         require(tuple(known), [self.time] if self.time is not None else [], "time")
         require(tuple(known), self.columns or (), "columns")
         return self.columns or tuple(known)
@@ -170,7 +171,7 @@ class EventTimeReplay(Source):
         time: str = "time",
         columns: Sequence[str] | Mapping[str, str] | None = None,
     ) -> None:
-        self.data, self.time = str(data), time
+        self.data, (self.time,) = str(data), names([time], "time")
         self.step = duration_us(step, "step")
         self.start = None if start is None else _instant(start, "start")
         self.until = None if until is None else _instant(until, "until")
@@ -188,7 +189,7 @@ class EventTimeReplay(Source):
         if self.data.startswith(PACKAGE):
             known = tuple(nycflights(self.data.removeprefix(PACKAGE)).column_names)
         else:
-            known = head(self.data, "data")
+            known = head(self.data, "data") or tuple(dict(self.types))
         require(known, [self.time], "time")
         require(known, self.columns or (), "columns")
         return self.columns or known
@@ -267,7 +268,7 @@ def _instant(text: str, field: str) -> int:
     """Microseconds of an ISO date or time; without a zone it is taken as UTC."""
     try:
         moment = datetime.fromisoformat(str(text))
-    except ValueError as error:
-        raise SpecError(field, f"{text!r} is not an ISO date or time: {error}") from None
+    except ValueError:
+        raise SpecError(field, f"{text!r} is not an ISO date or time, e.g. 2025-03-01T12:00") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)

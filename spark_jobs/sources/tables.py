@@ -30,15 +30,18 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from reprise.spark_jobs.column_types import type_name
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
-from reprise.spark_jobs.operators.frames import ColumnError, is_text, to_arrow
+from reprise.spark_jobs.operators.frames import ColumnError, first_wrong, is_text, to_arrow
 from reprise.spark_jobs.sources import json_values
-from reprise.spark_jobs.sources.text_types import converted, infer
+from reprise.spark_jobs.sources.text_types import converted, infer, refusal
+from reprise.spark_jobs.topology.scalars import given_twice
 
 _LAYOUT = 1
 """Raised when what is written to the cache changes."""
 _BLOCK = (1 << 31) - (1 << 20)
 """Bytes that Arrow's reader takes at once, at most."""
+csv.field_size_limit(_BLOCK)
 _NYCFLIGHTS = {"flights": "flights.csv.zip", "weather": "weather.csv"}
 
 
@@ -65,7 +68,7 @@ def load_files(paths: tuple[str, ...], types: Types = (), only: tuple[str, ...] 
     are declared; else types are found over all files together, and no value changes by it.  `only`: columns to read; empty:
     all.  TableError names the file, or the column, that cannot be read."""
     files, declared, said = [_read(path) for path in paths], dict(types), ", ".join(paths)
-    names = tuple(dict.fromkeys(name for file in files for name in file.columns))
+    names = tuple(dict.fromkeys(name for file in files for name in file.columns)) or tuple(declared)
     for name in only:
         if name not in names:
             raise TableError(f"no column {name!r}; the columns are {', '.join(names)}")
@@ -74,31 +77,37 @@ def load_files(paths: tuple[str, ...], types: Types = (), only: tuple[str, ...] 
     try:
         columns = [_typed(files, name, declared.get(name)) for name in chosen]
         tables = [pa.table(dict(zip(chosen, parts, strict=True))) for parts in zip(*columns, strict=True)]
-    except (ColumnError, ValueError) as error:
-        raise TableError(f"cannot read {said}: {error}{'' if declared else _DECLARE}") from error
+    except ColumnError as error:
+        raise TableError(f"cannot read {said}: {error}") from error
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):x}"
+        raise TableError(f"cannot read {said}: {half} is half of a character: write it whole") from error
     try:
         return pa.concat_tables(tables, promote_options="default").combine_chunks()
     except pa.ArrowException as error:
-        raise TableError(f"the files {said} do not go together: {error}{_DECLARE}") from error
-
-
-_DECLARE = "; declare what the columns hold with `columns: {name: type}`"
+        kinds = [sorted({type_name(part.type) for part in parts} - {"null"}) for parts in columns]
+        name, found = next(pair for pair in zip(chosen, kinds, strict=True) if len(pair[1]) > 1)
+        raise TableError(
+            f"the files {said} do not go together: column {name!r} is {' and '.join(found)}; declare what the columns hold "
+            "with `columns: {name: type}`"
+        ) from error
 
 
 def head(path: str, field: str) -> tuple[str, ...]:
     """The columns of a file, without its rows where its format allows.  SpecError says, for `field`, why it is of no use."""
+    if Path(path).is_dir():
+        raise SpecError(field, f"{path} is a folder: name its files with a pattern, e.g. {path}/*.csv")
     try:
         if Path(path).suffix == ".parquet":
-            return tuple(pa.parquet.read_schema(path).names)
+            return _different(pa.parquet.read_schema(path).names)
         if Path(path).suffix == ".csv":
             return _header(path)
         return tuple(_read(path).columns)
     except OSError as error:
         raise SpecError(field, f"{path}: {os.strerror(error.errno) if error.errno else error}") from error
     except (ValueError, csv.Error, pa.ArrowException, TableError) as error:
-        kind = Path(path).suffix.lstrip(".")
         text = _in_words(error).removeprefix(f"cannot read {path}: ")
-        raise SpecError(field, f"{path}: is not {kind} that can be read: {text}") from error
+        raise SpecError(field, f"cannot read {path}: {text}") from error
 
 
 def _read(path: str) -> _File:
@@ -112,23 +121,53 @@ def _read(path: str) -> _File:
 
 
 def _in_words(error: Exception) -> str:
-    """Without names of options that are Arrow's, and not ours."""
+    """What is wrong, without the words of Arrow."""
     text = str(error)
     if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in text:
         return "it is not UTF-8 text (Latin-1, perhaps): write it as UTF-8"
-    return text
+    return "it is damaged, or of another format" if isinstance(error, pa.ArrowException) else text
 
 
 def _read_parquet(path: str) -> _File:
+    _different(pa.parquet.read_schema(path).names)
     table = pa.parquet.read_table(
         path, coerce_int96_timestamp_unit="us"
     )  # what Spark writes reaches farther than ns
+    table = table.cast(pa.schema([field.with_type(_plain(field.type)) for field in table.schema]))
     return _File("parquet", table.num_rows, {name: table.column(name) for name in table.column_names})
+
+
+def _different(names: Sequence[str]) -> tuple[str, ...]:
+    """The names.  ValueError where two are equal."""
+    if (name := given_twice(names)) is not None:
+        raise ValueError(f"two columns are called {name!r}: rename one")
+    return tuple(names)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """One type for all ways to lay out the same values: writers of parquet differ in them."""
+    of = pa.types
+    if of.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if of.is_struct(kind):
+        return pa.struct(
+            [field.with_type(_plain(field.type)) for field in map(kind.field, range(kind.num_fields))]
+        )
+    if of.is_list(kind) or of.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if of.is_large_binary(kind) or of.is_binary_view(kind):
+        return pa.binary()
+    if of.is_timestamp(kind) and (kind.tz or "")[:1] in (
+        "+",
+        "-",
+    ):  # an offset, which polars does not know: the same instants
+        return pa.timestamp(kind.unit, "UTC")
+    return pa.string() if is_text(kind) else kind
 
 
 def _read_csv(path: str) -> _File:
     """All values as text.  One block holds the file, as far as Arrow lets it: quoted values may have line breaks."""
-    if not (names := _header(path)):
+    if not (names := _header(path, through=True)):
         return _File("csv", 0, {})
     if _is_header_alone(path):
         return _File("csv", 0, {name: pa.chunked_array([], pa.string()) for name in names})
@@ -143,13 +182,27 @@ def _read_csv(path: str) -> _File:
     return _File("csv", table.num_rows, {name: table.column(name) for name in names})
 
 
-def _header(path: str) -> tuple[str, ...]:
-    """The columns of a CSV file; none where it is empty."""
+def _header(path: str, *, through: bool = False) -> tuple[str, ...]:
+    """The columns of a CSV file; none where it is empty.  `through`: also checks its rows, as Arrow reads to the end
+    of the file where a quote is not closed.  ValueError names the line."""
     _require_bytes_of_text(path)
+    begin = 1
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
-        names = tuple(next((row for row in csv.reader(file) if row), ()))
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise TableError(f"cannot read {path}: two columns are called {twice[0]!r}")
+        rows = csv.reader(file, strict=True)
+        try:
+            names = _different(next((row for row in rows if row), ()))
+            begin = rows.line_num + 1
+            for row in rows if through else ():
+                if row and len(row) != len(names):
+                    raise ValueError(
+                        f"line {begin}: values {len(row)}, columns {len(names)}; quote a value that has a comma"
+                    )
+                begin = rows.line_num + 1
+        except csv.Error:
+            raise ValueError(
+                f"the row that begins in line {begin} has a quote that is not closed, or text behind a closing quote: "
+                'write a quote in a value as ""'
+            ) from None
     return names
 
 
@@ -178,15 +231,19 @@ def _read_json(path: str) -> _File:
                     text.decode(),
                     object_pairs_hook=_row,
                     parse_float=json_values.number,
+                    parse_int=json_values.whole,
                     parse_constant=_no_number,
                 )
             except UnicodeDecodeError:
                 raise
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"line {number} is not JSON: {error}") from None
+            except json.JSONDecodeError as error:
+                raise ValueError(f"line {number} is not JSON from character {error.colno} on") from None
+            except RecursionError:
+                raise ValueError(f"line {number} is nested too deeply") from None
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
             if not isinstance(row, dict):
-                what = "null" if row is None else f"a {type(row).__name__}"
-                raise ValueError(f"line {number} is {what}, and a row is an object")
+                raise ValueError(f"line {number} is {text[:40].decode()}, and a row is an object")
             for name, value in row.items():
                 values = columns.setdefault(name, [])
                 values += [None] * (rows - len(values))
@@ -210,6 +267,8 @@ def _no_number(text: str) -> float:
 def _require_bytes_of_text(path: str) -> None:
     with Path(path).open("rb") as file:
         first = file.read(4)
+    if first.startswith(b"\x1f\x8b"):
+        raise TableError(f"cannot read {path}: it is compressed with gzip: unpack it")
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in first:
         raise TableError(f"cannot read {path}: it is UTF-16: write it as UTF-8")
 
@@ -240,8 +299,6 @@ def _typed(files: Sequence[_File], name: str, declared: pa.DataType | None) -> l
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> Any:
     """A column of a file that has types, where the cast changes no value."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     was = column.type
     if is_text(was):
         return converted(column.cast(pa.string()), kind, name)
@@ -252,11 +309,11 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> Any:
         (pa.types.is_date, pa.types.is_timestamp), (pa.types.is_date, pa.types.is_date),
     ]  # fmt: skip
     if not (was == kind or pa.types.is_null(was) or any(a(was) and b(kind) for a, b in alike)):
-        raise ColumnError(f"column {name!r} is {kind}, and {was} in the file")
+        raise ColumnError(f"column {name!r} is {type_name(kind)}, and {type_name(was)} in the file")
     try:
         return column.cast(kind)
-    except pa.ArrowException as error:
-        raise ColumnError(f"column {name!r} is {kind}, and {was} in the file: {error}") from None
+    except pa.ArrowException:
+        raise refusal(name, kind, first_wrong(column, lambda part: part.cast(kind)).as_py()) from None
 
 
 @lru_cache(maxsize=8)

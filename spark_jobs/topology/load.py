@@ -193,10 +193,11 @@ class _Document:
         return found[0].value if found is not None and isinstance(found[0], yaml.ScalarNode) else None
 
     def resources(self) -> Iterator[_Document]:
-        """The items of a `List`, or else itself; nothing where it is empty."""
-        items = _value(self.node, "items") if self.kind == "List" else None
+        """The items of a list, or else itself; nothing where it is empty."""
+        several = self.kind in ("List", "StreamTopologyList")
+        items = _value(self.node, "items") if several else None
         nodes = items[0].value if items is not None and isinstance(items[0], yaml.SequenceNode) else None
-        values = self.value.get("items") if self.kind == "List" and isinstance(self.value, dict) else None
+        values = self.value.get("items") if several and isinstance(self.value, dict) else None
         if nodes is not None or isinstance(values, list):
             yield from itertools.starmap(_Document, itertools.zip_longest(nodes or (), values or ()))
         elif self.value is not None or (self.node is not None and self.node.tag != "tag:yaml.org,2002:null"):
@@ -233,15 +234,24 @@ def _number(text: str) -> float | int:
 
 
 def _documents(text: str) -> list[_Document]:
-    """Those of a stream of YAML, or the one of JSON, which is not always YAML; its nodes are for lines alone."""
+    """Those of a stream of YAML, or of JSON, which is not always YAML."""
     if text.lstrip().startswith("{"):
         with contextlib.suppress(ValueError, RecursionError):
-            value = json.loads(text)
-            node = None
-            with contextlib.suppress(yaml.YAMLError):
-                node = yaml.compose(text.replace("\t", " "), Loader=_AsKubectl)
-            return [_Document(node, value)]
+            return list(_of_json(text))
     return [_Document(node) for node in yaml.compose_all(text, Loader=_AsKubectl) if node is not None]
+
+
+def _of_json(text: str) -> Iterator[_Document]:
+    """Documents of JSON, one after the other; their nodes are for lines alone."""
+    decoder, end = json.JSONDecoder(), 0
+    while rest := text[end:].lstrip():
+        at = len(text) - len(rest)
+        value, end = decoder.raw_decode(text, at)
+        node = None
+        with contextlib.suppress(yaml.YAMLError):
+            lines = "\n" * text.count("\n", 0, at)
+            node = yaml.compose(lines + text[at:end].replace("\t", " "), Loader=_AsKubectl)
+        yield _Document(node, value)
 
 
 def _only_topology(documents: Iterable[_Document], name: str) -> _Document:

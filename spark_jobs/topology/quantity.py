@@ -38,22 +38,29 @@ _QUANTITY_UNITS = {
 }
 
 DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h|d))+$"
-_UNIT_PATTERN = r"(n|u|m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi|[eE][0-9]{1,2})?$"
-QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?" + _UNIT_PATTERN
-POSITIVE_QUANTITY_PATTERN = r"^([0-9]*[1-9][0-9]*(\.[0-9]+)?|0+\.[0-9]*[1-9][0-9]*)" + _UNIT_PATTERN
+_UNIT_PATTERN = r"k|M|G|T|P|Ki|Mi|Gi|Ti|Pi|[eE][0-9]{1,2})?$"
+_POSITIVE_PATTERN = r"^([0-9]*[1-9][0-9]*(\.[0-9]+)?|0+\.[0-9]*[1-9][0-9]*)("
+BYTES_PATTERN = rf"^[0-9]+(\.[0-9]+)?({_UNIT_PATTERN}"
+POSITIVE_BYTES_PATTERN = _POSITIVE_PATTERN + _UNIT_PATTERN
+POSITIVE_CPU_PATTERN = _POSITIVE_PATTERN + "n|u|m|" + _UNIT_PATTERN
+MAX_LENGTH = 32
+"""Characters."""
 
 _DURATION = re.compile(DURATION_PATTERN, re.ASCII)
 _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h|d)", re.ASCII)
 _QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)([a-zA-Z]*)$", re.ASCII)
+_LETTERS = re.compile("[a-zA-Z]+$")
 _EXPONENT = re.compile(r"^[0-9]+(\.[0-9]+)?[eE][0-9]{1,2}$", re.ASCII)
-_MAX_LENGTH = 64
 
 
 def parse_duration(text: str) -> float:
     """Seconds of a duration such as `500ms`, `1.5s` or `1h30m`.  ValueError says what was expected."""
-    if len(text) > _MAX_LENGTH or not _DURATION.fullmatch(text):
-        found = repr(text[:_MAX_LENGTH])
-        raise ValueError(f"{found} is not a duration: write a number and a unit, e.g. 500ms, 10s or 1m30s")
+    if len(text) > MAX_LENGTH or not _DURATION.fullmatch(text):
+        found = repr(text[:MAX_LENGTH])
+        raise ValueError(
+            f"{found} is not a duration of at most {MAX_LENGTH} characters: write a number and a unit, e.g. 500ms, 10s or "
+            "1m30s"
+        )
     return float(
         sum(Decimal(number) * _DURATION_UNITS[unit] for number, unit in _DURATION_PART.findall(text))
     )
@@ -65,12 +72,13 @@ def parse_duration_us(text: str) -> int:
 
 
 def _parse_quantity(text: str, example: str) -> Decimal:
-    if len(text) <= _MAX_LENGTH and _EXPONENT.fullmatch(text):
+    if len(text) <= MAX_LENGTH and _EXPONENT.fullmatch(text):
         return Decimal(text)
-    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_LENGTH else None
+    match = _QUANTITY.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if match is None or match[2] not in _QUANTITY_UNITS:
         raise ValueError(
-            f"{text[:_MAX_LENGTH]!r} is not a quantity: write a number and optionally a unit, e.g. {example}"
+            f"{text[:MAX_LENGTH]!r} is not a quantity of at most {MAX_LENGTH} characters: write a number and optionally a "
+            f"unit, e.g. {example}"
         )
     return Decimal(match[1]) * _QUANTITY_UNITS[match[2]]
 
@@ -81,6 +89,9 @@ def parse_cpu(text: str) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a memory quantity: `64Mi` is 67108864, `1G` is 1000000000; parts of a byte are rounded up."""
+    """Bytes of a memory quantity: `64Mi` is 67108864, `1G` is 1000000000; parts of a byte are rounded up.  ValueError for
+    less than a byte, and for `64m`, which is 0.064 bytes."""
     value = _parse_quantity(text, "64Mi or 4Gi")
+    if text[-1] in "num" or 0 < value < 1:
+        raise ValueError(f"{text!r} counts parts of a byte: write {_LETTERS.sub('', text)}Mi, perhaps")
     return int(value.to_integral_value(rounding="ROUND_CEILING"))

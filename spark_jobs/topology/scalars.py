@@ -28,9 +28,11 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from reprise.spark_jobs.topology.quantity import (
+    BYTES_PATTERN,
     DURATION_PATTERN,
-    POSITIVE_QUANTITY_PATTERN,
-    QUANTITY_PATTERN,
+    MAX_LENGTH,
+    POSITIVE_BYTES_PATTERN,
+    POSITIVE_CPU_PATTERN,
     parse_bytes,
     parse_cpu,
     parse_duration,
@@ -59,13 +61,19 @@ def nearest(word: str, known: list[str]) -> str:
     return f"; known: {', '.join(sorted(known))}" if known else ""
 
 
+_EXAMPLES: dict[Callable[[str], float], str] = {
+    parse_duration: "5500ms",
+    parse_cpu: "500m for half a core",
+    parse_bytes: "1536Mi",
+}
+
+
 def _text(parse: Callable[[str], float], minimum: float) -> Callable[[Any], str]:
     def check(value: Any) -> str:
-        if isinstance(value, float):
-            raise ValueError(f"{value!r} is a float: write it with a unit, e.g. 500m for half a core")
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if not isinstance(text, str):
-            raise ValueError(f"expected a string, found {type(value).__name__}")
+            what = "is a number with a point" if isinstance(value, float) else "is no text"
+            raise ValueError(f"{value!r} {what}: write a number with a unit, e.g. {_EXAMPLES[parse]}")
         if parse(text) <= minimum:
             raise ValueError(f"{text!r} must be more than {minimum:g}")
         return text
@@ -82,7 +90,7 @@ def _quantity(pattern: str, least: int) -> WithJsonSchema:
             "x-kubernetes-int-or-string": True,
             "pattern": pattern,
             "minimum": least,
-            "maxLength": 32,
+            "maxLength": MAX_LENGTH,
         }
     )
 
@@ -91,7 +99,7 @@ _DURATION = WithJsonSchema(
     {
         "type": "string",
         "pattern": DURATION_PATTERN,
-        "maxLength": 32,
+        "maxLength": MAX_LENGTH,
         "x-kubernetes-validations": [{"rule": "self.matches('[1-9]')", "message": "must be more than 0"}],
     }
 )
@@ -99,11 +107,11 @@ Duration = Annotated[str, BeforeValidator(_text(parse_duration, 0)), _DURATION]
 MaybeNoDuration = Annotated[
     str,
     BeforeValidator(_text(parse_duration, -1)),
-    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": 32}),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "maxLength": MAX_LENGTH}),
 ]
-Cpu = Annotated[str, BeforeValidator(_text(parse_cpu, 0)), _quantity(POSITIVE_QUANTITY_PATTERN, 1)]
-Bytes = Annotated[str, BeforeValidator(_text(parse_bytes, 0)), _quantity(POSITIVE_QUANTITY_PATTERN, 1)]
-MaybeNoBytes = Annotated[str, BeforeValidator(_text(parse_bytes, -1)), _quantity(QUANTITY_PATTERN, 0)]
+Cpu = Annotated[str, BeforeValidator(_text(parse_cpu, 0)), _quantity(POSITIVE_CPU_PATTERN, 1)]
+Bytes = Annotated[str, BeforeValidator(_text(parse_bytes, 0)), _quantity(POSITIVE_BYTES_PATTERN, 1)]
+MaybeNoBytes = Annotated[str, BeforeValidator(_text(parse_bytes, -1)), _quantity(BYTES_PATTERN, 0)]
 
 Text = Annotated[str, Field(max_length=1024)]
 """A short free text."""

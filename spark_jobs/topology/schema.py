@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
 from reprise.spark_jobs.topology.choices import (
@@ -26,7 +26,7 @@ from reprise.spark_jobs.topology.choices import (
     Upgrade,
 )
 from reprise.spark_jobs.topology.kubernetes import KubernetesModel
-from reprise.spark_jobs.topology.labels import AnnotationKey, LabelKey, LabelValue
+from reprise.spark_jobs.topology.labels import AnnotationKey, LabelKey, LabelValue, within_annotations
 from reprise.spark_jobs.topology.quantity import parse_duration
 from reprise.spark_jobs.topology.scalars import (
     CLASS_PATTERN,
@@ -373,7 +373,9 @@ class MetadataModel(Closed):
     namespace: Name = "default"
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels, as Kubernetes has them."""
-    annotations: dict[AnnotationKey, str] = Field(default_factory=dict)
+    annotations: Annotated[dict[AnnotationKey, str], AfterValidator(within_annotations)] = Field(
+        default_factory=dict
+    )
     """Annotations, as Kubernetes has them; not used."""
 
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from reprise.controller.analysis.postmortem.counterfactual import Counterfactuals, Course, Curve
 from reprise.controller.analysis.postmortem.story import Story
+from reprise.controller.pictures import save
 from reprise.controller.status.model import AvailabilityPoint
 
 BLUE, ORANGE, GREEN, GREY, RED = "#1f5f99", "#c46210", "#2e8b57", "#8a8f94", "#b03a2e"
@@ -23,7 +24,7 @@ def draw(
     """Write `availability.svg` and `queries.svg`; their names."""
     found = {"availability.svg": _availability(story, curve, otherwise), "queries.svg": _queries(story)}
     for name, figure in found.items():
-        figure.savefig(folder / name, metadata={"Date": None})
+        save(figure, folder / name)
     return list(found)
 
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from reprise.controller.local.report.latency import Series
 from reprise.controller.local.report.output_availability import OutputAvailability
+from reprise.controller.pictures import save
 from reprise.controller.status.timeline import Mark, MarkKind
 
 MARKS: dict[MarkKind, tuple[str, str, str]] = {
@@ -49,7 +50,7 @@ def draw(found: OutputAvailability, marks: Sequence[Mark], title: str, stem: Pat
         bottom.set_xlabel("seconds since the stream began")
         bottom.set_xlim(0, float(found.elapsed[-1]))
         path = stem.with_suffix(suffix)
-        figure.savefig(path, dpi=120, metadata={"Date": None} if suffix == ".svg" else None)
+        save(figure, path, dpi=120)
         written.append(path)
     return written
 

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from reprise.controller.pictures import save
 from reprise.controller.status.actions import ARRIVED
 
 COLOURS = ("#1f5f99", "#b03a2e", "#b7791f", "#2e8b57", "#6c3483")
@@ -63,7 +64,5 @@ def draw_versus(curves: Mapping[str, Curve], stem: Path) -> Path:
         axes.set_ylabel("available queries, weighted by priority, %")
         axes.grid(axis="y", lw=0.3)
         axes.legend(loc="center right", fontsize=9)
-        figure.savefig(
-            stem.with_suffix(suffix), dpi=120, metadata={"Date": None} if suffix == ".svg" else None
-        )
+        save(figure, stem.with_suffix(suffix), dpi=120)
     return stem

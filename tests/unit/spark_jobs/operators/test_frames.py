@@ -76,13 +76,13 @@ def test_event_times_are_microseconds(values: pa.Array, told: list[int]) -> None
         (pa.array([1.5]), "time column 't' holds double; expected integer microseconds, timestamps"),
         (pa.array([1], pa.time32("s")), r"time column 't' holds time32\[s\]"),
         (pa.array(["soon"]), "column 't': 'soon' is no time of ISO 8601"),
-        (pa.array(["2025-02-29"]), "column 't': Failed to parse string: '2025-02-29'"),
+        (pa.array(["2025-02-29"]), "column 't': '2025-02-29' is no time of ISO 8601"),
         (
             pa.array([2**60], pa.timestamp("s")),
-            "time column 't': Casting from timestamp.s. to timestamp.us. would result",
+            "time column 't' holds a time more than 36,000 years from 1970",
         ),
         (pa.array([1, None, None]), "time column 't' has 2 nulls"),
-        (pa.array([2**63], pa.uint64()), "time column 't': Integer value 9223372036854775808 not in range"),
+        (pa.array([2**63], pa.uint64()), "time column 't' holds a time more than 36,000 years"),
     ],
     ids=str,
 )

@@ -19,15 +19,15 @@ anything = (
 @pytest.mark.parametrize(
     ("value", "least", "reason"),
     [
-        (None, 0, "expected a list of column names, found None"),
-        (5, 0, "expected a list of column names, found 5"),
-        ({"a": 1}, 0, "expected a list of column names"),
-        ([""], 0, "expected a list of column names"),
-        ("", 0, "expected a list of column names"),
-        (["a", 1], 0, "expected a list of column names"),
+        (None, 0, "expected column names as text, found None"),
+        (5, 0, "expected column names as text, found 5"),
+        ({"a": 1}, 0, "expected column names as text"),
+        ([""], 0, "expected column names as text"),
+        ("", 0, "expected column names as text"),
+        (["a", 1], 0, "expected column names as text"),
         ([], 1, "needs at least 1 column name$"),
         (["a"], 2, "needs at least 2 column names$"),
-        (["a", "b", "a"], 0, "names a column twice: a, b, a"),
+        (["a", "b", "a"], 0, "column name 'a' is there twice"),
     ],
 )
 def test_what_is_no_list_of_columns_is_refused(value: Any, least: int, reason: str) -> None:

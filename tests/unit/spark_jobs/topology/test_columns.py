@@ -192,11 +192,11 @@ def test_paths_are_relative_to_the_topology_file(
     ("path", "content", "reason"),
     [
         ("absent.parquet", None, "absent.parquet: No such file or directory"),
-        ("some.parquet", b"page,time\n", "some.parquet: is not parquet that can be read: "),
+        ("some.parquet", b"page,time\n", "some.parquet: it is damaged, or of another format"),
         ("none-*.parquet", None, "no file matches "),
-        ("some.xlsx", b"x", "some.xlsx: is not xlsx that can be read: its suffix is none of .parquet, .csv"),
-        ("some.jsonl", b"not json", "some.jsonl: is not jsonl that can be read: "),
-        ("folder.csv", "folder", "folder.csv: "),
+        ("some.xlsx", b"x", "some.xlsx: its suffix is none of .parquet, .csv"),
+        ("some.jsonl", b"not json", "some.jsonl: line 1 is not JSON"),
+        ("folder.csv", "folder", "folder.csv is a folder: name its files"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_before_the_start(

@@ -49,6 +49,9 @@ LIST = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_l
         f"{NAMESPACE}---\n{LIST}",
         json.dumps(OBJECT, indent="\t"),
         f"\n{json.dumps(OBJECT, indent=2)}",
+        f"{json.dumps(yaml.safe_load(NAMESPACE))}\n{json.dumps(OBJECT, indent=2)}\n",
+        LIST.replace("kind: List", "kind: StreamTopologyList"),
+        json.dumps(yaml.safe_load(LIST) | {"kind": "StreamTopologyList"}),
         BODY.replace("name: words\n", "name: words\n  labels:\n  annotations:\n  namespace:\n"),
         BODY.replace("\n", "\r\n"),
         f"\ufeff{BODY}",
@@ -93,6 +96,9 @@ def test_a_mistake_has_its_line_in_the_whole_stream() -> None:
     with pytest.raises(SpecError, match=r"spec\.sources\[tweets\]\.clas: .*line 12") as caught:
         load_text(f"{NAMESPACE}---\n{BODY.replace('class: reprise.sources', 'clas: reprise.sources')}")
     assert caught.value.field == "spec.sources[tweets].clas"
+    objects = f'{{"kind": "Namespace"}}\n{json.dumps(OBJECT, indent=2).replace("tweets", "Tweets", 1)}'
+    with pytest.raises(SpecError, match=r"spec\.sources\[0\]\.name: .*line 11"):
+        load_text(objects)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +110,7 @@ def test_a_mistake_has_its_line_in_the_whole_stream() -> None:
         ("labels: {a/b/c: x}", "metadata.labels"),
         ("labels: {a: 5}", "metadata.labels.a"),
         ("annotations: {'bad key!': x}", "metadata.annotations"),
+        (f"annotations: {{a: {'é' * (1 << 17)}}}", "metadata.annotations"),
     ],
 )
 def test_labels_that_an_api_server_refuses_are_refused(metadata: str, field: str) -> None:

@@ -88,6 +88,8 @@ def test_a_picture_is_written_and_names_everything(suffix: str, tmp_path: Path) 
     data = path.read_bytes()
     assert data.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
     assert len(data) > 5000
+    draw(topology, path)
+    assert path.read_bytes() == data, "two runs give the same bytes"
 
 
 def test_a_picture_of_another_kind_is_refused(tmp_path: Path) -> None:

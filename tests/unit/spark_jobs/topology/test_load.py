@@ -124,7 +124,7 @@ MISTAKES = [
     ),
     ("{keys: [hashtags]}", "{key: [hashtags]}", f"{COUNT}.with.key", "did you mean 'keys'?", 21),
     ("{keys: [hashtags]}", "{}", f"{COUNT}.with.keys", "is required by KeyedCount", 21),
-    ("{keys: [hashtags]}", "{keys: 5}", f"{COUNT}.with.keys", "expected a list of column names", 21),
+    ("{keys: [hashtags]}", "{keys: 5}", f"{COUNT}.with.keys", "expected column names as text", 21),
     ("{rate: 100}", "{rate: fast}", "spec.sources[tweets].with.rate", "expected an integer", 11),
     ("interval: 10s", "interval: 10s, everyBatches: 3", "spec.checkpoint", "only one of", 24),
     ("  checkpoint:", "  paused: false\n  paused: true\n  checkpoint:", "spec.paused", "is given twice", 25),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -81,18 +82,47 @@ def test_a_quantity_stays_as_it_was_written(kind: Any, value: Any, found: str) -
     [
         (Duration, "0s", "'0s' must be more than 0"),
         (Duration, 5, "is not a duration"),
-        (Cpu, 0.5, "0.5 is a float: write it with a unit, e.g. 500m for half a core"),
-        (Cpu, True, "expected a string, found bool"),
-        (Cpu, None, "expected a string, found NoneType"),
+        (Cpu, 0.5, "0.5 is a number with a point: write a number with a unit, e.g. 500m for half a core"),
+        (Duration, 5.5, "5.5 is a number with a point: write a number with a unit, e.g. 5500ms"),
+        (Cpu, True, "True is no text"),
+        (Cpu, None, "None is no text"),
         (Cpu, "0", "'0' must be more than 0"),
         (Cpu, -1, "is not a quantity"),
-        (Bytes, ["64Mi"], "expected a string, found list"),
+        (Bytes, ["64Mi"], "['64Mi'] is no text: write a number with a unit, e.g. 1536Mi"),
+        (Bytes, "64m", "'64m' counts parts of a byte: write 64Mi, perhaps"),
+        (MaybeNoBytes, "64000m", "'64000m' counts parts of a byte"),
+        (Bytes, "0.0001k", "'0.0001k' counts parts of a byte"),
+        (Bytes, "1" * 33, "is not a quantity of at most 32 characters"),
+        (Duration, "1" * 32 + "s", "is not a duration of at most 32 characters"),
         (MaybeNoBytes, "-1", "is not a quantity"),
         (MaybeNoDuration, "never", "is not a duration"),
     ],
 )
 def test_what_two_readers_could_take_differently_is_refused(kind: Any, value: Any, reason: str) -> None:
     assert reason in refusal(kind, value)
+
+
+@pytest.mark.parametrize("kind", [Cpu, Bytes, MaybeNoBytes, Duration, MaybeNoDuration])
+def test_what_the_schema_of_the_resource_refuses_is_refused(kind: Any) -> None:
+    schema = TypeAdapter(kind).json_schema()
+    for text in (
+        "64m",
+        "64Mi",
+        "5n",
+        "1e3",
+        "1e333",
+        "0",
+        "0.5",
+        "0.5k",
+        "1h",
+        "0s",
+        "9" * 32,
+        "9" * 33,
+        "9" * 32 + "s",
+        "1 ",
+    ):
+        if len(text) > schema["maxLength"] or not re.search(schema["pattern"], text):
+            refusal(kind, text)
 
 
 @pytest.mark.parametrize(
