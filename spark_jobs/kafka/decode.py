@@ -26,13 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
 from reprise.spark_jobs.operators.frames import cuts
 from reprise.spark_jobs.operators.parameters import choice
-
-__all__ = ["Decoded", "Decoder", "avro_schema", "decode", "given_for", "make_decoder", "parse_columns"]
 
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 FORMATS = ("json", "avro", "protobuf", "arrow", "raw")
