@@ -50,18 +50,23 @@ class ColumnError(DataPlaneError):
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """The same rows with every kind of string column as `string`; free of charge when there is nothing to
-    do."""
-    fields = [f.with_type(pa.string()) if _other_string(f.type) else f for f in table.schema]
+    """The same rows with every kind of string column as `string`, and views of bytes as `binary`; free of charge when there
+    is nothing to do."""
+    fields = [f.with_type(other) if (other := _canonical(f.type)) else f for f in table.schema]
     schema = pa.schema(fields)
     return table if schema.equals(table.schema) else table.cast(schema)
 
 
-def _other_string(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        return bool(pa.types.is_string(kind) or _other_string(kind))
-    return bool(pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def _canonical(kind: pa.DataType) -> pa.DataType | None:
+    """The type to which a column is cast; None: it stays as it is."""
+    of, values = pa.types, getattr(kind, "value_type", kind) if pa.types.is_dictionary(kind) else kind
+    if (
+        of.is_large_string(values)
+        or of.is_string_view(values)
+        or (of.is_string(values) and values is not kind)
+    ):
+        return pa.string()
+    return pa.binary() if of.is_binary_view(kind) else None
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
