@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import json
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +23,7 @@ from fastavro.validation import validate
 from reprise.spark_jobs.errors import EncodeError, SpecError
 from reprise.spark_jobs.kafka.decode import local_schema, protobuf_of
 from reprise.spark_jobs.kafka.registry import head
+from reprise.spark_jobs.operators.frames import plain
 from reprise.spark_jobs.operators.parameters import whole
 
 Keyed = list[tuple[bytes | None, bytes | None]]
@@ -177,22 +180,34 @@ _FIELDS: Mapping[str, tuple[frozenset[str], str]] = {
 
 
 def keys(table: pa.Table, columns: Sequence[str]) -> Sequence[bytes | None]:
-    """A key a row: the text of one column, or a JSON list of several."""
+    """A key a row: the text of one column, or a JSON list of several, where bytes are base64 and NaN is text."""
     missing = [name for name in columns if name not in table.column_names]
     if missing:
         raise EncodeError(
             f"key column {missing[0]!r} is not in the output; its columns are {table.column_names}"
         )
+    values = [_keyed(plain(table[name].combine_chunks()), name) for name in columns]
     if len(columns) == 1:
-        return [_text(value) for value in table[columns[0]].to_pylist()]
-    rows = zip(*(table[name].to_pylist() for name in columns), strict=True)
-    return [json.dumps(row, separators=(",", ":"), default=str).encode() for row in rows]
+        return [v if v is None or isinstance(v, bytes) else str(v).encode() for v in values[0]]
+    rows = zip(*values, strict=True)
+    return [json.dumps(row, separators=(",", ":"), default=_in_list).encode() for row in rows]
 
 
-def _text(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    return str(value).encode()
+def _keyed(column: pa.Array, name: str) -> list[Any]:
+    """The values of a key column, equal where they are one key: all NaN are, and 0.0 and -0.0."""
+    if pa.types.is_nested(column.type):
+        raise EncodeError(f"key column {name!r} holds {column.type}; lists and structures cannot be keys")
+    if getattr(column.type, "unit", None) == "ns":  # Python has no times so fine
+        column = column.cast(pa.string())
+    try:
+        found = column.to_pylist()
+    except (OverflowError, ValueError):
+        raise EncodeError(f"key column {name!r} holds a time beyond the years 1 to 9999") from None
+    return [(v + 0.0 if isfinite(v) else str(v)) if isinstance(v, float) else v for v in found]
+
+
+def _in_list(value: Any) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def deletions(table: pa.Table, name: str) -> list[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -108,6 +109,51 @@ def test_keys_of_bytes_and_of_numbers() -> None:
     assert keys(table, ["b"]) == [b"\xff"]
     assert keys(table, ["n"]) == [b"4611686018427387904"]
     assert keys(table, ["n", "f", "t"]) == [b'[4611686018427387904,0.5,"1970-01-01 00:00:00"]']
+
+
+NAN = struct.unpack("<d", b"\1\0\0\0\0\0\xf8\xff")[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "alone", "in_list"),
+    [
+        (
+            pa.array([0.0, -0.0, float("nan"), NAN, float("inf")]),
+            [b"0.0", b"0.0", b"nan", b"nan", b"inf"],
+            ["0.0", "0.0", '"nan"', '"nan"', '"inf"'],
+        ),
+        (pa.array([-0.0], pa.float32()).dictionary_encode(), [b"0.0"], ["0.0"]),
+        (
+            pa.array([1_001, 2_000], pa.timestamp("ns")),
+            [b"1970-01-01 00:00:00.000001001", b"1970-01-01 00:00:00.000002000"],
+            ['"1970-01-01 00:00:00.000001001"', '"1970-01-01 00:00:00.000002000"'],
+        ),
+        (pa.array([1], pa.time64("ns")), [b"00:00:00.000000001"], ['"00:00:00.000000001"']),
+        (pa.array([1], pa.duration("ns")), [b"1"], ['"1"']),
+        (pa.array([b"\xff", b"a", None]), [b"\xff", b"a", None], ['"/w=="', '"YQ=="', "null"]),
+    ],
+    ids=lambda given: str(getattr(given, "type", "")),
+)
+def test_equal_keys_have_equal_bytes_and_others_have_others(
+    column: pa.Array, alone: list[bytes], in_list: list[str]
+) -> None:
+    table = pa.table({"k": column, "n": [1] * len(column)})
+    assert keys(table, ["k"]) == alone
+    assert keys(table, ["k", "n"]) == [f"[{text},1]".encode() for text in in_list]
+
+
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [
+        (pa.array([[1.0]]), "list<.*lists and structures cannot be keys"),
+        (pa.array([{"x": 1}]), "struct<.*lists and structures cannot be keys"),
+        (pa.array([2**60], pa.timestamp("us")), "a time beyond the years 1 to 9999"),
+    ],
+    ids=lambda given: str(getattr(given, "type", "")),
+)
+def test_a_key_without_a_text_is_refused(column: pa.Array, why: str) -> None:
+    with pytest.raises(EncodeError, match=f"key column 'k' holds {why}"):
+        keys(pa.table({"k": column}), ["k"])
 
 
 @examples(60)
