@@ -171,6 +171,12 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's for bytes."""
+    of = pa.types
+    return bool(of.is_binary(kind) or of.is_large_binary(kind) or of.is_fixed_size_binary(kind))
+
+
 def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     """Whether a safe cast to the other type, of the same kind of values, either keeps each value or is refused."""
     of = pa.types
@@ -184,7 +190,7 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
         return bool(of.is_date(kind) or (of.is_timestamp(kind) and _zone(kind) == _zone(other)))
     if of.is_floating(other):
         return bool(of.is_integer(kind) or (of.is_floating(kind) and kind.bit_width <= other.bit_width))
-    of_one_kind = (of.is_integer, of.is_decimal, of.is_time, of.is_duration, is_text, _is_bytes)
+    of_one_kind = (of.is_integer, of.is_decimal, of.is_time, of.is_duration, is_text, is_bytes)
     return any(is_one(kind) and is_one(other) for is_one in of_one_kind)
 
 
@@ -195,11 +201,6 @@ def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
         narrower = of.is_floating(other) and (of.is_decimal(kind) or kind.bit_width > other.bit_width)
         return bool(narrower or of.is_boolean(other) or of.is_integer(other))
     return bool(of.is_timestamp(kind) and (of.is_date(other) or getattr(other, "tz", None) != kind.tz))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    of = pa.types
-    return bool(of.is_binary(kind) or of.is_large_binary(kind) or of.is_fixed_size_binary(kind))
 
 
 def _zone(kind: pa.DataType) -> str | None:
