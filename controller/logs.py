@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -71,7 +72,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Formats a line as people read it; ids that the line itself does not name come last."""
+    """Formats a line as people read it, with its time in UTC; ids that the line itself does not name come last."""
+
+    converter = staticmethod(time.gmtime)
+    default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

@@ -183,7 +183,9 @@ class NodeAgent:
         """Seconds between SIGTERM and the end: `--grace`, or what stands in the file `grace` of the scratch folder, as only
         whoever gives notice may know how soon it will be; what is no number of seconds there says nothing."""
         try:
-            told = float((self._scratch / GRACE).read_text()) if self._scratch else self._grace_s
+            told = (
+                float((self._scratch / GRACE).read_text(encoding="utf-8")) if self._scratch else self._grace_s
+            )
         except (OSError, ValueError):
             return self._grace_s
         return told if math.isfinite(told) and told >= 0.0 else self._grace_s

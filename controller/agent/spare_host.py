@@ -60,7 +60,7 @@ class SpareHost:
                     stdout=out,
                     stderr=subprocess.STDOUT if out is not None else None,
                 )
-                starting.write_text(str(self._process.pid))
+                starting.write_text(str(self._process.pid), encoding="utf-8")
             except OSError as error:  # the executor's first task starts a host then
                 log.warning("event=no-spare-host reason=%r", str(error))
 

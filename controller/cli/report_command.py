@@ -139,7 +139,7 @@ def _follow(value: Any) -> Iterator[str]:
             path = Path(str(value["file"]))
             with suppress(OSError, ValueError):  # it is not for who asks
                 if path.is_file():
-                    yield path.read_text(errors="replace").strip()
+                    yield path.read_text(encoding="utf-8", errors="replace").strip()
         for entry in value.values():
             yield from _follow(entry)
     elif isinstance(value, list):

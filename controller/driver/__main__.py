@@ -61,7 +61,7 @@ def main() -> None:
         driver_files.check(os.environ, options.topology.parent)
     except StartError as error:
         sys.exit(f"refused: {error}")
-    resource = from_json(options.topology.read_text())
+    resource = from_json(options.topology.read_text(encoding="utf-8"))
     config = DriverConfig(
         zk=options.zk,
         root=options.root,

@@ -22,7 +22,7 @@ def _refuse(reason: str) -> None:
     print(reason, file=sys.stderr)
     if LAST_WORD.exists():
         with contextlib.suppress(OSError):
-            LAST_WORD.write_text(reason)
+            LAST_WORD.write_text(reason, encoding="utf-8")
 
 
 def main() -> int:

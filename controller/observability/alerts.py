@@ -112,6 +112,13 @@ THRESHOLDS: tuple[Threshold, ...] = (
         "slots are stored again little by little, and after an incident it takes some intervals of checkpoints until that "
         "shows; nothing is lost meanwhile",
     ),
+    Threshold("lateWindow", "5m", "a source that brings rows once a minute has brought some"),
+    Threshold(
+        "lateFor",
+        "10m",
+        "a few stragglers are what `lateness` is about; rows that are dropped all the time come behind a watermark that is "
+        "too far ahead",
+    ),
     Threshold("asideFor", "30s", "nothing heals it; two scrapes agree"),
     Threshold(
         "jobsFor",
@@ -255,6 +262,16 @@ ALERTS: tuple[Alert, ...] = (
         "gapFor",
         "Outputs of {{ $labels.topology }} lack rows, in batches that are marked",
         "A partition began anew (`availability: amnesia`, `reprise skip`); the incident says which batches may lack rows.",
+    ),
+    Alert(
+        "RepriseLateRowsDropped",
+        Severity.WARNING,
+        # the greatest of an hour, as a partition that comes back counts again what it had counted
+        'max by (topology, operator) (reprise_operator_counters{counter="late_rows"}) > max by (topology, operator) '
+        '(max_over_time(reprise_operator_counters{counter="late_rows"}[1h] offset <lateWindow>))',
+        "lateFor",
+        "{{ $labels.operator }} of {{ $labels.topology }} drops late rows",
+        "Rows come behind the watermark, and results lack them; one row of the far future may have moved it.",
     ),
     Alert(
         "RepriseStandbyMissing",

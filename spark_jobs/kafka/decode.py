@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -26,14 +26,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
-from reprise.spark_jobs.operators.frames import cuts
+from reprise.spark_jobs.operators.frames import canonical, cuts
 from reprise.spark_jobs.operators.parameters import choice
 
-__all__ = ["Decoded", "Decoder", "avro_schema", "decode", "given_for", "make_decoder", "parse_columns"]
-
+for _name in (
+    "long-timestamp-nanos",
+    "long-local-timestamp-nanos",
+):  # fastavro leaves them numbers without a unit
+    fastavro.read.LOGICAL_READERS[_name] = lambda value, *_schemas: np.datetime64(value, "ns")
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 FORMATS = ("json", "avro", "protobuf", "arrow", "raw")
 Counts = npt.NDArray[np.int64]
@@ -91,7 +93,15 @@ class Json(Decoder):
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        read = pa.schema([field.with_type(_of_json(field.type)) for field in schema])
+        self._options = pa.json.ParseOptions(explicit_schema=read, unexpected_field_behavior="ignore")
+        for field in read:
+            try:
+                pa.json.read_json(io.BytesIO(b"{}"), None, pa.json.ParseOptions(pa.schema([field])))
+            except pa.ArrowNotImplementedError:
+                raise SpecError(
+                    f"columns.{field.name}", f"JSON has no values of {field.type}: declare another type"
+                ) from None
 
     def table(self, values: Sequence[bytes]) -> tuple[pa.Table, Counts]:
         if not values:
@@ -106,11 +116,19 @@ class Json(Decoder):
         try:
             table = pa.json.read_json(io.BytesIO(joined), block, self._options)
             table.validate(full=True)  # Arrow's reader takes text that is not UTF-8
+            found = table.select(self._schema.names).cast(self._schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise DecodeError(f"not JSON with these columns: {error}") from None
         if table.num_rows != len(values):
             raise DecodeError("not one JSON object")
-        return table.select(self._schema.names).cast(self._schema), np.ones(len(values), np.int64)
+        return found, np.ones(len(values), np.int64)
+
+
+def _of_json(kind: pa.DataType) -> pa.DataType:
+    """The type as which Arrow reads values of a column: it takes numbers, and no text, for dates."""
+    if pa.types.is_list(kind):
+        return pa.list_(_of_json(kind.value_type))
+    return pa.string() if pa.types.is_date(kind) else kind
 
 
 def _one_line(value: bytes) -> bytes:
@@ -144,7 +162,7 @@ class Arrow(Decoder):
                 table = reader.read_all()
             table.validate(full=True)
             if self._schema is None:
-                return table
+                return canonical(table)
             for field in self._schema:
                 if cuts(kind := table.schema.field(field.name).type, field.type):
                     raise DecodeError(f"column {field.name!r} holds {kind}, which {field.type} would cut")
@@ -168,9 +186,9 @@ class Avro(Decoder):
                 record = fastavro.schemaless_reader(stream, writer, None)
             except (
                 Exception
-            ) as error:  # whatever fastavro meets in wrong bytes: EOFError, IndexError, UnicodeDecodeError
+            ):  # whatever fastavro meets in wrong bytes: EOFError, IndexError, UnicodeDecodeError
                 raise DecodeError(
-                    f"not an Avro record of this schema: {type(error).__name__}: {error}"
+                    "not an Avro record of this schema with times of the years 1 to 9999"
                 ) from None
             if stream.read(1):
                 raise DecodeError("bytes are left behind the Avro record: it has another schema")
@@ -185,8 +203,11 @@ def _column(records: Sequence[Mapping[str, Any]], field: pa.Field) -> pa.Array:
     """One field of Avro records.  DecodeError where the column's type would change a value."""
     try:
         return pa.array([_fitting(record.get(field.name), field.type) for record in records], field.type)
-    except (ValueError, TypeError, AttributeError, OverflowError, pa.ArrowNotImplementedError) as error:
-        raise DecodeError(f"the record does not fit the columns: {field.name!r}: {error}") from None
+    except (pa.ArrowException, TypeError, AttributeError, OverflowError):
+        reason = f"a value is no {field.type}"
+    except ValueError as error:
+        reason = str(error)
+    raise DecodeError(f"the record does not fit the columns: {field.name!r}: {reason}")
 
 
 def _fitting(value: Any, kind: pa.DataType) -> Any:
@@ -195,14 +216,20 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
         return [_fitting(item, kind.value_type) for item in value]
     if isinstance(value, UUID):
         return value.bytes if pa.types.is_binary(kind) else str(value)
-    if pa.types.is_integer(kind):
+    if isinstance(value, np.datetime64) and (pa.types.is_timestamp(kind) or pa.types.is_integer(kind)):
+        unit = value.astype(f"datetime64[{getattr(kind, 'unit', 'ns')}]")
+        if fits := bool(unit == value):
+            value = int(unit.astype(np.int64))
+    elif pa.types.is_timestamp(kind) and type(value) is date:
+        return datetime(value.year, value.month, value.day)
+    elif pa.types.is_integer(kind):
         fits = type(value) in (int, NoneType)
     elif pa.types.is_floating(kind) and kind.bit_width < 64:
         with np.errstate(over="ignore"):
             narrow = kind.to_pandas_dtype()(value) if isinstance(value, float) else value
         fits = not isinstance(value, float) or math.isnan(value) or float(narrow) == value
     elif pa.types.is_date(kind):
-        fits = not isinstance(value, datetime)
+        fits = not isinstance(value, datetime | np.datetime64)
     elif pa.types.is_timestamp(kind) or pa.types.is_time(kind):
         if isinstance(value, int):
             raise ValueError(

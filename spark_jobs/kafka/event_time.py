@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
 from reprise.spark_jobs.kafka.logs import log_name
-from reprise.spark_jobs.operators.frames import ColumnError, is_text, microseconds, plain
+from reprise.spark_jobs.operators.frames import FARTHEST, ColumnError, is_text, microseconds, plain
 from reprise.spark_jobs.operators.parameters import choice, duration_us, whole
 
 UNITS = {"us": (1, 1), "ms": (1000, 1), "s": (1_000_000, 1), "ns": (1, 1000)}
@@ -43,11 +43,17 @@ class Clock:
     idle: int = 20
     ahead_us: int | None = None
 
+    @property
+    def needs_sent(self) -> bool:
+        """Whether the timestamps of messages matter."""
+        return self.column is None or self.ahead_us is not None
+
     def stamp(
         self, table: pa.Table, messages: Sequence[Message], rows: Any
     ) -> tuple[pa.Table, dict[str, int], int]:
         """The table with a column `time` in microseconds, the greatest by log, and how many rows were too far ahead."""
-        sent = np.repeat(np.array([m.timestamp()[1] * 1000 for m in messages], np.int64), rows)
+        own = [m.timestamp()[1] * 1000 for m in messages] if self.needs_sent else [0] * len(messages)
+        sent = np.repeat(np.array(own, np.int64), rows)
         times = sent if self.column is None else self._read(table)
         if "time" in table.column_names:
             table = table.set_column(table.column_names.index("time"), "time", pa.array(times))
@@ -83,6 +89,20 @@ class Clock:
                 f"column {self.column!r} has times beyond 64 bits of microseconds; is its unit really {self.unit}?"
             )
         return given * times_ // by
+
+
+def wrong_times(messages: Sequence[Message]) -> dict[int, str]:
+    """The messages whose timestamp is missing or too far away, with the reason."""
+    found = {}
+    for index, message in enumerate(messages):
+        kind, at = message.timestamp()
+        if kind == TIMESTAMP_NOT_AVAILABLE or at == -1:
+            found[index] = "the message has no timestamp"
+        elif abs(at) * 1000 >= FARTHEST:
+            found[index] = (
+                f"its timestamp is {at} milliseconds, more than 36,000 years; are these nanoseconds?"
+            )
+    return found
 
 
 def _holds_numbers(texts: pa.Array) -> bool:

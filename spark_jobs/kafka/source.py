@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaException, Message
 
+from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.contract import Columns, Place, Range, Source, SourcePart, Tables
 from reprise.spark_jobs.errors import SourceError, SpecError
 from reprise.spark_jobs.kafka import reader
 from reprise.spark_jobs.kafka.dead_letters import DeadLetters
-from reprise.spark_jobs.kafka.decode import decode, given_for, make_decoder, parse_columns
-from reprise.spark_jobs.kafka.event_time import Clock, Seen, parse_clock, together
+from reprise.spark_jobs.kafka.decode import decode, given_for, make_decoder
+from reprise.spark_jobs.kafka.event_time import Clock, Seen, parse_clock, together, wrong_times
 from reprise.spark_jobs.kafka.logs import (
     Commits,
     Logs,
@@ -40,9 +41,10 @@ from reprise.spark_jobs.kafka.settings import (
     shared,
 )
 from reprise.spark_jobs.kafka.shares import shares
-from reprise.spark_jobs.operators.frames import END_OF_TIME, IDLE
+from reprise.spark_jobs.operators.frames import END_OF_TIME, IDLE, ColumnError
 from reprise.spark_jobs.operators.parameters import choice, duration_us, fail_or, names, whole
 from reprise.spark_jobs.platform import PLATFORM, Platform
+from reprise.spark_jobs.topology.columns import require
 
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
 
@@ -99,6 +101,12 @@ class KafkaSource(Source):
         )
         self.metadata = tuple(choice(name, "metadata", METADATA) for name in names(metadata, "metadata"))
         self.clock: Clock = parse_clock(time)
+        of_time = () if self.clock.column == "time" else ("time",)
+        self._added = (*(f"kafka_{name}" for name in self.metadata), *of_time)
+        if taken := self._taken(self.columns or ()):
+            raise SpecError(f"columns.{taken}", _TAKEN)
+        if self.clock.column is not None:
+            require(self.output_columns(), [self.clock.column], "time.column")
         self.start = choice(start, "start", ("earliest", "latest"))
         self.until = None if until is None else {str(k): whole(v, f"until.{k}", 0) for k, v in until.items()}
         self.batch_rows = whole(batch_rows, "batch_rows")
@@ -129,8 +137,11 @@ class KafkaSource(Source):
     def output_columns(self) -> Columns:
         if self.columns is None:
             return None
-        every = (*self.columns, *(f"kafka_{name}" for name in self.metadata), "time")
-        return tuple(dict.fromkeys(every))
+        return (*self.columns, *self._added)
+
+    def _taken(self, columns: Sequence[str]) -> str | None:
+        """A column of messages whose name the source gives to one of its own."""
+        return next((name for name in self._added if name in columns), None)
 
     def runs_on(self, platform: Platform) -> None:
         self._platform = platform
@@ -230,10 +241,15 @@ class KafkaSource(Source):
             )  # fmt: skip
         spans = {log: pair for log, pair in span.logs.items() if pair[1] > pair[0]}
         by_log = self._reader.read(spans, span.ids)
-        messages = [m for found in by_log.values() for m in found if m.value() is not None]
+        every = [m for found in by_log.values() for m in found if m.value() is not None]
+        untimed = wrong_times(every) if self.clock.needs_sent or "timestamp" in self.metadata else {}
+        messages = [m for i, m in enumerate(every) if i not in untimed] if untimed else every
         decoded = decode(self.decoder, [m.value() or b"" for m in messages])
-        if decoded.bad:
-            self._set_aside(place, [(messages[i], why) for i, why in decoded.bad.items()])
+        bad = [(every[i], why) for i, why in untimed.items()]
+        if bad := bad + [(messages[i], why) for i, why in decoded.bad.items()]:
+            self._set_aside(place, bad)
+        if taken := self._taken(decoded.table.column_names):
+            raise ColumnError(f"messages have a column {taken!r}; {_TAKEN}")
         table = self._with_metadata(decoded.table, messages, decoded.rows)
         table, newest, ahead = self.clock.stamp(table, messages, decoded.rows)
         if ahead:
@@ -317,6 +333,10 @@ class KafkaSource(Source):
         return table
 
 
+_TAKEN = (
+    "the source adds a column of this name: rename the one of messages, or leave `metadata` of that name out; "
+    "`time: {column: time}` takes event times from a column `time`"
+)
 _METADATA: Mapping[str, Callable[[Message], Any]] = {
     "key": lambda m: m.key(),
     "topic": lambda m: m.topic(),

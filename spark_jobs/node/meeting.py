@@ -52,14 +52,14 @@ def announce(home: Path, file: str, name: str, key: bytes) -> None:
     """Tell this user's processes, in a file below `home` that appears whole, where to connect and with which key."""
     part = home / f".{file}.{os.getpid()}"
     part.touch(mode=0o600)
-    part.write_text(json.dumps({"name": name, "key": key.hex(), "pid": os.getpid()}))
+    part.write_text(json.dumps({"name": name, "key": key.hex(), "pid": os.getpid()}), encoding="utf-8")
     part.replace(home / file)
 
 
 def announced(home: Path, file: str) -> Connection | None:
     """A connection to who has announced itself there; None where nobody is.  TimeoutError: it does not answer."""
     try:
-        record = json.loads((home / file).read_text())
+        record = json.loads((home / file).read_text(encoding="utf-8"))
         return meet(home, record["name"], bytes.fromhex(record["key"]))
     except TimeoutError:
         raise

@@ -99,7 +99,7 @@ class Place:
         """Have tasks that find no host wait for this one: its executor may have ended, and it has not seen that yet.  False:
         that could not be said."""
         try:
-            (self.folder / spare.STARTING).write_text(str(os.getpid()))
+            (self.folder / spare.STARTING).write_text(str(os.getpid()), encoding="utf-8")
         except OSError:
             return False
         return True

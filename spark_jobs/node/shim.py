@@ -61,7 +61,7 @@ def _connect(home: Path) -> Connection | None:
 
 def _executor_pid() -> int:
     """The JVM: parent of the Python daemon that is this worker's parent."""
-    status = Path(f"/proc/{os.getppid()}/status").read_text()
+    status = Path(f"/proc/{os.getppid()}/status").read_text(encoding="utf-8")
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:")))
 
 

@@ -91,7 +91,7 @@ def _claimed(folder: Path, home: Path, executor: int) -> dict[str, Any] | None:
     except (OSError, EOFError, ValueError):
         return None
     if refused:
-        with (home / LOG).open("a") as log:
+        with (home / LOG).open("a", encoding="utf-8") as log:
             log.write(f"the spare host cannot be used: {refused}\n")
     return answer
 
@@ -109,8 +109,13 @@ def _awaited(folder: Path) -> Connection | None:
 def _starts(folder: Path) -> bool:
     """Whether the agent has started one that nobody has taken yet, and that lives."""
     try:
-        pid = int((folder / STARTING).read_text())
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        pid = int((folder / STARTING).read_text(encoding="utf-8"))
+        state = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[0]
+        )
     except (OSError, ValueError, IndexError):
         return False
     return state not in "ZX"

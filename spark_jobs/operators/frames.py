@@ -51,18 +51,23 @@ class ColumnError(DataPlaneError):
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """The same rows with every kind of string column as `string`; free of charge when there is nothing to
-    do."""
-    fields = [f.with_type(pa.string()) if _other_string(f.type) else f for f in table.schema]
+    """The same rows with every kind of string column as `string`, and views of bytes as `binary`; free of charge when there
+    is nothing to do."""
+    fields = [f.with_type(other) if (other := _canonical(f.type)) else f for f in table.schema]
     schema = pa.schema(fields)
     return table if schema.equals(table.schema) else table.cast(schema)
 
 
-def _other_string(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        return bool(pa.types.is_string(kind) or _other_string(kind))
-    return bool(pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def _canonical(kind: pa.DataType) -> pa.DataType | None:
+    """The type to which a column is cast; None: it stays as it is."""
+    of, values = pa.types, getattr(kind, "value_type", kind) if pa.types.is_dictionary(kind) else kind
+    if (
+        of.is_large_string(values)
+        or of.is_string_view(values)
+        or (of.is_string(values) and values is not kind)
+    ):
+        return pa.string()
+    return pa.binary() if of.is_binary_view(kind) else None
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
@@ -184,6 +189,12 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's for bytes."""
+    of = pa.types
+    return bool(of.is_binary(kind) or of.is_large_binary(kind) or of.is_fixed_size_binary(kind))
+
+
 def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     """Whether a safe cast to the other type, of the same kind of values, either keeps each value or is refused."""
     of = pa.types
@@ -197,7 +208,7 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
         return bool(of.is_date(kind) or (of.is_timestamp(kind) and _zone(kind) == _zone(other)))
     if of.is_floating(other):
         return bool(of.is_integer(kind) or (of.is_floating(kind) and kind.bit_width <= other.bit_width))
-    of_one_kind = (of.is_integer, of.is_decimal, of.is_time, of.is_duration, is_text, _is_bytes)
+    of_one_kind = (of.is_integer, of.is_decimal, of.is_time, of.is_duration, is_text, is_bytes)
     return any(is_one(kind) and is_one(other) for is_one in of_one_kind)
 
 
@@ -208,11 +219,6 @@ def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
         narrower = of.is_floating(other) and (of.is_decimal(kind) or kind.bit_width > other.bit_width)
         return bool(narrower or of.is_boolean(other) or of.is_integer(other))
     return bool(of.is_timestamp(kind) and (of.is_date(other) or getattr(other, "tz", None) != kind.tz))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    of = pa.types
-    return bool(of.is_binary(kind) or of.is_large_binary(kind) or of.is_fixed_size_binary(kind))
 
 
 def _zone(kind: pa.DataType) -> str | None:

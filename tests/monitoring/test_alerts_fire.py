@@ -127,10 +127,10 @@ def the_log_alone_tells_the_incident(watched: Watched) -> None:
 SEEN_ELSEWHERE = {
     "RepriseOutputLacksRows", "RepriseStandbyMissing", "RepriseUpstreamBackupMissing", "RepriseRecoveryObjectiveMissed",
     "ReprisePartitionSetAside", "RepriseSpecRefused", "RepriseJobsFail", "RepriseConnectorWaits",
-    "RepriseAvailabilityBurnsFast", "RepriseAvailabilityBurnsSlowly",
+    "RepriseAvailabilityBurnsFast", "RepriseAvailabilityBurnsSlowly", "RepriseLateRowsDropped",
 }  # fmt: skip
-"""No operator of this topology may skip batches, has standbys, an upstream backup or an objective, or raises; a run whose
-topology is refused never begins, and budgets of hours are not used up in minutes:
+"""No operator of this topology has windows, may skip batches, has standbys, an upstream backup or an objective, or raises;
+a run whose topology is refused never begins, and budgets of hours are not used up in minutes:
 `test_rules_with_promtool.py` alone sees them fire."""
 OF_WINDOWS_AND_JOINS = {"Late rows dropped"}
 """Panels of counters that no operator of this topology has; `every_metric_was_served` looks at the metric itself."""

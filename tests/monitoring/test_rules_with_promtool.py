@@ -69,6 +69,13 @@ def lag(batches: str, seconds: str) -> dict[str, str]:
     )
 
 
+OPERATOR = {"topology": "a/b", "operator": "sums"}
+
+
+def late(rows: str) -> dict[str, str]:
+    return state("operator_counters", rows, operator="sums", counter="late_rows")
+
+
 def each_minute(step: int) -> str:
     """Grows by `step` once a minute."""
     return " ".join(f"{step * k}x3" for k in range(60))
@@ -132,6 +139,10 @@ CASES = (
     Case("RepriseCapacityNotArriving", NO_ROOM | steady(waiting_queries_that_fit=1), ("30m",)),
     Case("RepriseOutputLacksRows", steady(marked_batches=7), (), ("1m",)),
     Case("RepriseOutputLacksRows", steady(marked_batches=0), ("30m",)),
+    Case("RepriseLateRowsDropped", late(f"0x40 1+1{LONG}"), ("10m", "18m"), ("25m", "60m"), OPERATOR),
+    Case("RepriseLateRowsDropped", late(f"0x40 100+0{LONG}"), ("14m", "60m")),
+    # a node is lost, and what it had counted comes back
+    Case("RepriseLateRowsDropped", late(f"100x40 50x20 100+0{LONG}"), ("14m", "20m", "60m")),
     Case("RepriseStandbyMissing", steady(standbys_missing=2), ("9m",), ("11m",)),
     Case("RepriseStandbyMissing", steady(standbys_missing=0), ("30m",)),
     Case("RepriseUpstreamBackupMissing", steady(upstream_backups_missing=2), ("9m",), ("11m",)),

@@ -99,7 +99,7 @@ def ensure_archive(jvm: Jvm, reaper: ProcessReaper, progress: Callable[[str], No
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
     """One maker at a time; the kernel lifts the lock of one that dies."""
-    with lock.open("w") as held:
+    with lock.open("w", encoding="utf-8") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 

@@ -55,7 +55,7 @@ def _remove(path: Path) -> list[str]:
 @contextlib.contextmanager
 def _held(lock: Path) -> Iterator[None]:
     """The lock of an archive's maker.  BlockingIOError: it is making it."""
-    with lock.open("a") as file:
+    with lock.open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 

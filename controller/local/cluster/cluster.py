@@ -227,7 +227,7 @@ class EmbeddedCluster:
             for name, node in self._chosen(names).items():
                 folder = self._running().scratch / "nodes" / name
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / GRACE).write_text(f"{grace_s}\n")
+                (folder / GRACE).write_text(f"{grace_s}\n", encoding="utf-8")
                 node.agent.send_signal(signal.SIGTERM)
 
     def freeze(self, names: Iterable[str]) -> None:

@@ -219,7 +219,7 @@ def _keep_attempt(out: Path) -> None:
 def read_record(out: Path, name: str = "run.json") -> dict[str, Any] | None:
     """`run.json`, or that of an earlier attempt; None when there is none.  OutDirError when it is damaged."""
     try:
-        found = json.loads((out / name).read_text())
+        found = json.loads((out / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
@@ -269,5 +269,5 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_atomically(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.part")
-    part.write_text(text)
+    part.write_text(text, encoding="utf-8")
     part.replace(path)

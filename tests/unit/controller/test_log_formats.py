@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +78,18 @@ def test_text_names_an_id_once(stream: io.StringIO) -> None:
     logs.about(incident="inc-1", plan="inc-1-p2")
     log.info("event=plan plan=%s", "inc-1-p2")
     assert stream.getvalue().rstrip().endswith("INFO reprise.test event=plan plan=inc-1-p2 incident=inc-1")
+
+
+def test_the_time_of_a_line_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = logging.LogRecord("reprise", logging.INFO, "", 0, "event=x", (), None)
+    record.created, record.msecs = 1_767_225_600.25, 250.0
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert logs.TextFormatter(logs.TEXT).format(record).startswith("2026-01-01 00:00:00.250Z INFO ")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_traceback_is_one_line_of_json(stream: io.StringIO) -> None:

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from reprise.spark_jobs.contract import Place, Range
 from reprise.spark_jobs.errors import SourceError
+from reprise.spark_jobs.kafka.encode import make_encoder
 from reprise.spark_jobs.kafka.event_time import Clock, EventTimeError, Seen
 from reprise.spark_jobs.kafka.logs import Snapshot, reader_of
 from reprise.spark_jobs.kafka.shares import shares
 from reprise.spark_jobs.kafka.source import KafkaSource
 from reprise.spark_jobs.kafka.transactions import DIGESTS, Marker
+from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.sinks import Owner
+from tests.support.fake_kafka import Message
 
 P = Place("in", 0, 1)
 
@@ -213,3 +216,42 @@ def test_a_marker_survives_its_text_and_keeps_the_last_digests() -> None:
 def test_owners_are_ordered_by_stream_then_driver_then_installation() -> None:
     owners = [Owner.of(s, i) for s, i in [(1.0, "2.0.9"), (1.0, "10.0.1"), (1.0, "10.0.2"), (2.0, "1.0.1")]]
     assert owners == sorted(owners)
+
+
+class Read:
+    """A reader with messages at hand."""
+
+    def __init__(self, *messages: Message) -> None:
+        self._messages, self.notices = messages, list[str]()
+
+    def read(self, _spans: Any) -> dict[str, Any]:
+        return {"t/0": self._messages}
+
+
+def read_of(*messages: Message, **more: Any) -> tuple[pa.Table, list[str]]:
+    reading = source(Looked({"t/0": 9}), on_bad_record="skip", **more)
+    reading._reader = Read(*messages)  # type: ignore[assignment]
+    return reading.read(P, 1, Range(0, 0)), reading.notices()
+
+
+@pytest.mark.parametrize("name", ["time", "kafka_offset"])
+def test_a_column_of_messages_is_not_replaced_by_one_of_the_source(name: str) -> None:
+    (value,) = make_encoder("arrow", None).values(pa.table({name: [1]}))
+    with pytest.raises(ColumnError, match=f"messages have a column '{name}'; the source adds"):
+        read_of(Message("t/0", 0, value), format="arrow", columns=None, metadata=["offset"])
+
+
+@pytest.mark.parametrize(("sent_ms", "why"), [(-1, "no timestamp"), (1_700_000_000 * 10**9, "nanoseconds")])
+def test_a_timestamp_of_a_message_that_is_none_makes_it_a_bad_message(sent_ms: int, why: str) -> None:
+    messages = [Message("t/0", 0, b'{"id": 5}', sent_ms), Message("t/0", 1, b'{"id": 7}', 1)]
+    for more in (
+        {},
+        {"time": {"column": "id", "ahead": "1h"}},
+        {"time": {"column": "id"}, "metadata": ["timestamp"]},
+    ):
+        table, (notice,) = read_of(*messages, **more)
+        assert table["id"].to_pylist() == [7]
+        assert "1 messages were left out, the first t/0 offset 0: " in notice
+        assert why in notice
+    table, notices = read_of(*messages, time={"column": "id"})
+    assert (table["time"].to_pylist(), notices) == ([5, 7], [])

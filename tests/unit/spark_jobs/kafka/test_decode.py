@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.errors import DecodeError, SpecError
-from reprise.spark_jobs.kafka.decode import Decoded, Decoder, decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.decode import Decoded, Decoder, decode, make_decoder
 from reprise.spark_jobs.kafka.encode import make_encoder
 from tests.support.examples import examples
 
@@ -201,7 +202,12 @@ LOGICAL = {
     "money": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
     "micros": {"type": "long", "logicalType": "timestamp-micros"},
     "time": {"type": "long", "logicalType": "time-micros"},
+    "date": {"type": "int", "logicalType": "date"},
 }
+
+
+def nanos(local: str = "") -> dict[str, str]:
+    return {"type": "long", "logicalType": f"{local}timestamp-nanos"}
 
 
 @pytest.mark.parametrize(
@@ -225,6 +231,18 @@ LOGICAL = {
             "timestamp[s]",
             datetime(2025, 1, 1, 0, 0, 1),
         ),
+        (nanos(), 1_000_000_007_000, "timestamp[us]", datetime(1970, 1, 1, 0, 16, 40, 7)),
+        (nanos("local-"), 10**12, "timestamp[s]", datetime(1970, 1, 1, 0, 16, 40)),
+        (["null", nanos()], None, "timestamp[ns]", None),
+        (nanos(), 7, "int64", 7),
+        (
+            {"type": "array", "items": nanos()},
+            [10**12],
+            "list<timestamp[s]>",
+            [datetime(1970, 1, 1, 0, 16, 40)],
+        ),
+        (LOGICAL["date"], date(2024, 2, 29), "timestamp[ms]", datetime(2024, 2, 29)),
+        (LOGICAL["date"], date(2024, 2, 29), "date32", date(2024, 2, 29)),
         ("double", 0.1, "double", 0.1),
         ("float", 1.5, "float", 1.5),
         ("int", 7, "int64", 7),
@@ -249,6 +267,11 @@ def test_values_of_avro_are_read_as_they_are(kind: Any, value: Any, column: str,
         (LOGICAL["micros"], datetime(2025, 1, 1, 0, 0, 1, 5, UTC), "timestamp[ms]"),
         (LOGICAL["micros"], datetime(2025, 1, 1, 0, 0, 1, 0, UTC), "date32"),
         (LOGICAL["time"], time(1, 2, 3, 4), "time32[ms]"),
+        (LOGICAL["date"], date(2024, 2, 29), "time64[us]"),
+        (nanos(), 1_001, "timestamp[us]"),
+        (nanos(), 0, "date32"),
+        (nanos(), 0, "double"),
+        (nanos(), -(2**63), "timestamp[ns]"),
         ("string", "5", "int64"),
     ],
 )
@@ -277,9 +300,10 @@ def test_columns_have_arrows_types_or_their_short_names() -> None:
     assert found is not None
     assert found.types == [pa.int64(), pa.int32(), pa.timestamp("ms"), pa.bool_(), pa.float64()]
     assert parse_columns(None) is None
-    with pytest.raises(SpecError, match="there is no type 'list<'") as caught:
-        parse_columns({"a": "long", "b": "list<"})
-    assert caught.value.field == "columns.b"
+    for unknown in ("list<", "string_view"):
+        with pytest.raises(SpecError, match=f"there is no type '{unknown}'") as caught:
+            parse_columns({"a": "long", "b": unknown})
+        assert caught.value.field == "columns.b"
     for wrong in ({}, ["id"], "id", 5):
         with pytest.raises(SpecError, match="expected a mapping from column to type"):
             parse_columns(wrong)
@@ -312,3 +336,32 @@ def test_a_column_of_arrow_that_would_be_cut_is_refused(held: pa.Array, column: 
     found = decode(make_decoder("arrow", parse_columns({"x": column}), None), [value])
     assert "'x' holds" in found.bad[0]
     assert "would cut" in found.bad[0]
+
+
+@pytest.mark.parametrize("kind", ["date32", "date64"])
+def test_a_date_of_json_is_text(kind: str) -> None:
+    texts = ['"2024-02-29"', "null", '"2024-02-29T05:00:00"', "19000", '"soon"']
+    values = [b'{"x": %s, "y": [%s]}' % ((text.encode(),) * 2) for text in texts]
+    found = decode(make_decoder("json", parse_columns({"x": kind, "y": f"list<{kind}>"}), None), values)
+    assert set(found.bad) == {2, 3, 4}
+    assert found.table["x"].to_pylist() == [date(2024, 2, 29), None]
+    assert found.table["y"].to_pylist() == [[date(2024, 2, 29)], [None]]
+
+
+def test_a_type_that_json_has_no_values_of_is_refused_at_load() -> None:
+    with pytest.raises(SpecError, match="JSON has no values of duration") as caught:
+        make_decoder("json", parse_columns({"id": "int64", "took": "duration[us]"}), None)
+    assert caught.value.field == "columns.took"
+
+
+def test_text_and_bytes_of_arrow_have_one_type_whoever_has_written_them() -> None:
+    encoder, decoder = make_encoder("arrow", None), make_decoder("arrow", None, None)
+    kinds = [
+        (pa.string(), pa.binary()),
+        (pa.string_view(), pa.binary_view()),
+        (pa.large_string(), pa.binary()),
+    ]
+    tables = [pa.table({"s": pa.array(["a"], text), "b": pa.array([b"b"], held)}) for text, held in kinds]
+    found = decode(decoder, [value for table in tables for value in encoder.values(table)])
+    assert not found.bad
+    assert found.table.schema.types == [pa.string(), pa.binary()]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.errors import DecodeError, SpecError
-from reprise.spark_jobs.kafka.decode import avro_schema, decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.decode import avro_schema, decode, make_decoder
 from reprise.spark_jobs.kafka.encode import EncodeError, keys, make_encoder, upserts
 from reprise.spark_jobs.kafka.registry import Plain, Registry
 from tests.support.examples import examples

@@ -15,8 +15,9 @@ from google.protobuf.runtime_version import VersionError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprise.spark_jobs.column_types import parse_columns
 from reprise.spark_jobs.errors import DecodeError, EncodeError, SourceError, SpecError
-from reprise.spark_jobs.kafka.decode import decode, make_decoder, parse_columns
+from reprise.spark_jobs.kafka.decode import decode, make_decoder
 from reprise.spark_jobs.kafka.encode import make_encoder
 from reprise.spark_jobs.kafka.protobuf import ToProtobuf, Types, local_type, type_of
 from reprise.spark_jobs.kafka.registry import Found

@@ -139,6 +139,23 @@ def test_replays_with_the_same_bounds_stay_in_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("far", "nearer"), [("1000-01-01", {"start": "2024-01-01"}), ("3000-01-01", {"until": "2024-01-02"})]
+)
+def test_a_row_that_is_far_from_all_others_does_not_make_millions_of_empty_batches(
+    tmp_path: Path, far: str, nearer: dict[str, str]
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"time\n{far}\n2024-01-01T00:00:00\n2024-01-01T00:00:09\n")
+    for at_once in (EventTimeReplay.found_types, EventTimeReplay.batches):
+        with pytest.raises(TableError, match=f"no row between .*{far}.*: give `start` and `until`"):
+            at_once(EventTimeReplay(data=str(path), step="1s"))
+    assert EventTimeReplay(data=str(path), step="100000h").batches() > 1
+    assert EventTimeReplay(data=str(path), step="1s", **nearer).batches() in (10, 86_400)
+    both = EventTimeReplay(data=str(path), step="1s", start="0900-01-01", until="3001-01-01")
+    assert both.batches() > 10**10
+
+
+@pytest.mark.parametrize(
     ("parameters", "field"),
     [
         ({"start": "yesterday"}, "start"),
