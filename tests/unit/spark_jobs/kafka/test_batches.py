@@ -224,7 +224,7 @@ class Read:
     def __init__(self, *messages: Message) -> None:
         self._messages, self.notices = messages, list[str]()
 
-    def read(self, _spans: Any) -> dict[str, Any]:
+    def read(self, *_spans: Any) -> dict[str, Any]:
         return {"t/0": self._messages}
 
 
