@@ -83,6 +83,8 @@ class Aggregate:
             longer = _MORE_DIGITS if self.function == "sum" else 0
             kind = pa.decimal128(min(precision + longer, _LONGEST), scale)
             return decimals(pa.array(value, mask=seen == 0), kind)
+        if value.dtype == np.float64:  # processors differ in the form of NaN and in the lesser of two zeros
+            value = np.where(np.isnan(value), np.nan, value + 0.0)
         return pa.array(value, mask=seen == 0)
 
 
