@@ -201,18 +201,43 @@ def _zone(kind: pa.DataType) -> str | None:
     return "UTC" if kind.tz in ("UTC", "Etc/UTC", "+00:00") else kind.tz
 
 
-def inbox_table(inbox: Inbox, operator: str | None = None) -> pa.Table | None:
-    """The inbox's rows in order (of one upstream, or of all), in canonical types; None when there are none.
+def one_form(table: pa.Table, keys: Iterable[str]) -> pa.Table:
+    """The table with equal bits in equal keys: NaN has many forms (x86 computes 0/0 with another sign than the constant
+    has), zero has two, and categories of data frames are a dictionary of numbers.  ColumnError: a key is missing."""
+    for name in keys:
+        held = column(table, name)
+        array = plain(held)
+        if pa.types.is_floating(array.type):
+            wide = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
+            nan, zero = pa.array([np.nan, 0.0]).cast(array.type)
+            array = pc.if_else(pc.equal(wide, 0.0), zero, pc.if_else(pc.is_nan(wide), nan, array))
+        if array is not held:
+            table = table.set_column(table.column_names.index(name), name, array)
+    return table
+
+
+def inbox_table(inbox: Inbox, operator: str | None = None, keys: Iterable[str] = ()) -> pa.Table | None:
+    """The inbox's rows in order (of one upstream, or of all), in canonical types and with one form of each key; None when
+    there are none.
 
     A column that some upstreams do not send is null in their rows.  ColumnError for one that has another type.
     """
     tables = [canonical(i.table) for i in inbox.inputs if operator in (None, i.operator) and i.table.num_rows]
     if len(tables) <= 1:
-        return tables[0] if tables else None
+        return one_form(tables[0], keys) if tables else None
     try:
-        return pa.concat_tables(tables, promote_options="default")
+        return one_form(pa.concat_tables(tables, promote_options="default"), keys)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ColumnError(f"inputs do not have the same columns: {error}") from error
+
+
+def without_nulls(table: pa.Table | None, keys: Iterable[str]) -> pa.Table | None:
+    """The rows that have all of these columns; None where there are none."""
+    if table is None:
+        return None
+    for name in keys:
+        table = table.filter(column(table, name).is_valid())
+    return table if table.num_rows else None
 
 
 def in_time(table: pa.Table | None, name: str, closed: int | None) -> tuple[pa.Table | None, int]:

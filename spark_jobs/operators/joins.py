@@ -32,6 +32,7 @@ from reprise.spark_jobs.operators.frames import (
     times,
     to_arrow,
     to_polars,
+    without_nulls,
 )
 from reprise.spark_jobs.operators.keys import group
 from reprise.spark_jobs.operators.latest import LatestRows, LatestRowsOperator
@@ -39,8 +40,8 @@ from reprise.spark_jobs.operators.parameters import choice, duration_us, names
 from reprise.spark_jobs.operators.rescaling import merged_meta, part_of_meta, slots_of_parts, taken
 from reprise.spark_jobs.topology.columns import input_of, require
 
-_TIME, _LEFT, _RIGHT = "__time", "__left", "__right"
-"""Names inside of a join: time of the right row, and numbers of both rows."""
+_OWN = _TIME, _LEFT, _RIGHT, _SAME = "__time", "__left", "__right", "__same"
+"""Names inside of a join: time of the right row, numbers of both rows, and a key that all rows have."""
 
 ColumnTypes = dict[str, pa.DataType]
 
@@ -149,8 +150,8 @@ class WindowedJoin(Operator):
         return JoinState()
 
     def step(self, state: JoinState, inbox: Inbox) -> tuple[JoinState, pa.Table | None]:
-        new_left = self._arrived(state, inbox_table(inbox, self.left), self.left_columns)
-        new_right = self._arrived(state, inbox_table(inbox, self.right), self.right_columns)
+        new_left = self._arrived(state, inbox_table(inbox, self.left, self.keys), self.left_columns)
+        new_right = self._arrived(state, inbox_table(inbox, self.right, self.keys), self.right_columns)
         old_left, lefts, rights = state.left, _size(state.left), _size(state.right)
         state.left, state.right = concat([old_left, new_left]), concat([state.right, new_right])
         if self.outer:
@@ -172,11 +173,11 @@ class WindowedJoin(Operator):
         table, late = in_time(table, self.time, state.closed)
         state.late += late
         table = self._declared(table, types)
-        if table is None or not self.outer:
-            return table
-        if own := [n for n in table.column_names if n in (_TIME, _LEFT, _RIGHT)]:
+        if table is None:
+            return None
+        if own := [n for n in table.column_names if n in _OWN]:
             raise ColumnError(f"column {own[0]!r} has a name that the join uses for itself; rename it before")
-        return _typed(table, self._wide_keys(table))
+        return _typed(table, self._wide_keys(table)) if self.outer else table
 
     def _wide_keys(self, table: pa.Table) -> ColumnTypes:
         """Keys of other widths than those that all rows are given with: both sides name them, and may differ in that."""
@@ -267,11 +268,14 @@ class WindowedJoin(Operator):
         one, other = self._frame(left), self._frame(right).rename({self.time: _TIME})
         if self.outer:
             one, other = one.with_row_index(_LEFT), other.with_row_index(_RIGHT)
+        # Two keys: with one, polars compares the row of a single one by a rule of its own, in which NaN is not NaN.
+        one, other = (side.with_columns(pl.lit(0).alias(_SAME)) for side in (one, other))
+        on = [*self.keys, _SAME]
         joined = (
-            one.join(other, on=list(self.keys), how="inner", suffix=self.suffix, maintain_order="left_right")
+            one.join(other, on=on, how="inner", suffix=self.suffix, maintain_order="left_right")
             .filter(near)
             .with_columns(pl.max_horizontal(self.time, _TIME).alias(self.time))
-            .drop(_TIME)
+            .drop(_TIME, _SAME)
         )
         if self.outer:
             state.left_met[joined[_LEFT].to_numpy().astype(np.int64) + before[0]] = True
@@ -358,7 +362,7 @@ def _types_of(
     for name, kind in columns.items():
         if name in own:
             raise SpecError(f"{parameter}.{name}", "is a key or the time, which every row has")
-        if name in (_TIME, _LEFT, _RIGHT):
+        if name in _OWN:
             raise SpecError(
                 f"{parameter}.{name}", "is a name that the join uses for itself; rename it before"
             )
@@ -375,8 +379,8 @@ class StreamTableJoin(LatestRowsOperator):
     come first.
 
     `how: inner` drops rows that find nothing, `left` keeps them with nulls (and, before the table's first
-    row, without its columns unless `columns` names them).  `columns`: which of the table's columns to add
-    (default: all but the keys); those that the stream has too get `suffix`.
+    row, without its columns unless `columns` names them).  Null keys match nothing.  `columns`: which of the
+    table's columns to add (default: all but the keys); those that the stream has too get `suffix`.
     """
 
     def __init__(
@@ -421,7 +425,8 @@ class StreamTableJoin(LatestRowsOperator):
         return (self.table,)
 
     def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
-        updates, stream = inbox_table(inbox, self.table), inbox_table(inbox, self.stream)
+        updates = without_nulls(inbox_table(inbox, self.table, self.keys), self.keys)
+        stream = inbox_table(inbox, self.stream, self.keys)
         if updates is not None:
             state.update(updates)
         if stream is None:

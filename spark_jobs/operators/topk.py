@@ -140,7 +140,7 @@ class TopK(Operator):
         return TopState(KeyIndex(self.all), KeyIndex(self.per)) if self.stream else None
 
     def step(self, state: TopState | None, inbox: Inbox) -> tuple[TopState | None, pa.Table | None]:
-        table = inbox_table(inbox)
+        table = inbox_table(inbox, keys=self.all)
         if table is None:
             return state, None
         return state, self._of_batch(table) if state is None else self._of_stream(state, table)
