@@ -7,7 +7,7 @@ library operator takes or gives rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -190,6 +190,20 @@ def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
         narrower = of.is_floating(other) and (of.is_decimal(kind) or kind.bit_width > other.bit_width)
         return bool(narrower or of.is_boolean(other) or of.is_integer(other))
     return bool(of.is_timestamp(kind) and (of.is_date(other) or getattr(other, "tz", None) != kind.tz))
+
+
+def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """The table with these columns as these types.  ColumnError for values that are none of the type."""
+    for name, kind in types.items():
+        at = table.column_names.index(name)
+        held = table.column(at).type
+        if not keeps_values(held, kind):
+            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
+        try:
+            table = table.set_column(at, name, table.column(at).cast(kind))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
+    return table
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

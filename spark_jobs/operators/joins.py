@@ -25,13 +25,13 @@ from reprise.spark_jobs.operators.frames import (
     concat,
     in_time,
     inbox_table,
-    keeps_values,
     later,
     one_row,
     select,
     times,
     to_arrow,
     to_polars,
+    typed,
     without_nulls,
 )
 from reprise.spark_jobs.operators.keys import group
@@ -177,7 +177,7 @@ class WindowedJoin(Operator):
             return None
         if own := [n for n in table.column_names if n in _OWN]:
             raise ColumnError(f"column {own[0]!r} has a name that the join uses for itself; rename it before")
-        return _typed(table, self._wide_keys(table)) if self.outer else table
+        return typed(table, self._wide_keys(table)) if self.outer else table
 
     def _wide_keys(self, table: pa.Table) -> ColumnTypes:
         """Keys of other widths than those that all rows are given with: both sides name them, and may differ in that."""
@@ -193,7 +193,7 @@ class WindowedJoin(Operator):
         if table is None or types is None:
             return table
         table = select(table, [*dict.fromkeys([*self.keys, self.time]), *types])
-        return _typed(table, {n: kind for n, kind in types.items() if table.schema.field(n).type != kind})
+        return typed(table, {n: kind for n, kind in types.items() if table.schema.field(n).type != kind})
 
     def _let_go(self, state: JoinState, closed: int) -> list[pa.Table | None]:
         """Keeps the rows that a row from now on can still meet; gives those of the others that met nobody."""
@@ -227,7 +227,7 @@ class WindowedJoin(Operator):
         head = list(dict.fromkeys([*self.keys, self.time]))
         rest = [n for n in rows.column_names if n not in head]
         table = to_arrow(self._frame(rows).select([*head, *rest]))
-        table = _typed(table, (self.left_columns if left else self.right_columns) or {})
+        table = typed(table, (self.left_columns if left else self.right_columns) or {})
         others = (self.right_columns if left else self.left_columns) or {}
         nulls = {n: pa.nulls(table.num_rows, kind) for n, kind in others.items()}
         own = {n: table.column(n) for n in rest}
@@ -290,7 +290,7 @@ class WindowedJoin(Operator):
         lefts = [n for n in left.column_names if n not in (*self.keys, self.time)]
         renamed = self._renamed(lefts, self.right_columns or ())
         rights = {renamed[n]: kind for n, kind in (self.right_columns or {}).items()}
-        return canonical(_typed(table, {**(self.left_columns or {}), **rights}))
+        return canonical(typed(table, {**(self.left_columns or {}), **rights}))
 
     def _frame(self, table: pa.Table) -> pl.DataFrame:
         return to_polars(table).with_columns(pl.Series(self.time, times(table, self.time)))
@@ -328,20 +328,6 @@ class WindowedJoin(Operator):
 
 def _size(table: pa.Table | None) -> int:
     return 0 if table is None else int(table.num_rows)
-
-
-def _typed(table: pa.Table, types: ColumnTypes) -> pa.Table:
-    """The table with these columns as these types.  ColumnError for values that are none of the type."""
-    for name, kind in types.items():
-        at = table.column_names.index(name)
-        held = table.column(at).type
-        if not keeps_values(held, kind):
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
-        try:
-            table = table.set_column(at, name, table.column(at).cast(kind))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
-    return table
 
 
 def _types_of(
