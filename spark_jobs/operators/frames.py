@@ -274,13 +274,16 @@ def rows(columns: dict[str, Any]) -> pa.Table | None:
 
 def concat(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     """The rows of several outputs one after the other; None when there are none.  ColumnError when their columns
-    differ."""
+    differ; one of nulls alone takes the type of the others."""
     some = [t for t in tables if t is not None and t.num_rows]
     if len(some) <= 1:
         return some[0] if some else None
+    names = some[0].column_names
+    if other := next((t.column_names for t in some if t.column_names != names), None):
+        raise ColumnError(f"columns changed between batches: from {names} to {other}")
     try:
-        return pa.concat_tables(some).combine_chunks()
-    except pa.ArrowInvalid as error:
+        return pa.concat_tables(some, promote_options="default").combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ColumnError(f"columns changed between batches: {error}") from error
 
 

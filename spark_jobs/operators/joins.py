@@ -262,7 +262,11 @@ class WindowedJoin(Operator):
         self, state: JoinState, left: pa.Table | None, right: pa.Table | None, before: tuple[int, int]
     ) -> pa.Table | None:
         """The pairs of some rows of both sides; `before`: how many rows of each side are in the state before them."""
-        if left is None or right is None or not (left.num_rows and right.num_rows):
+        if (
+            left is None
+            or right is None
+            or any(_is_null(side, n) for side in (left, right) for n in self.keys)
+        ):
             return None
         near = (pl.col(self.time) - pl.col(_TIME)).abs() <= self.within
         one, other = self._frame(left), self._frame(right).rename({self.time: _TIME})
@@ -324,6 +328,11 @@ class WindowedJoin(Operator):
                 tables[n].column("met").to_numpy() for n in ("left_met", "right_met")
             )
         return state
+
+
+def _is_null(table: pa.Table, name: str) -> bool:
+    """Whether no row has a value, so that the column may have no type."""
+    return bool(table.column(name).null_count == table.num_rows)
 
 
 def _size(table: pa.Table | None) -> int:

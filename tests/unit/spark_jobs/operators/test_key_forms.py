@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from reprise.spark_jobs import operators as lib
 from reprise.spark_jobs.contract import Inbox, Operator
 from reprise.spark_jobs.operators.frames import END_OF_TIME
-from reprise.spark_jobs.operators.testing import PLACE, inbox, stored
+from reprise.spark_jobs.operators.testing import PLACE, check_recovery, inbox, stored
 from reprise.spark_jobs.topology.routing import hash_rows, split
 from tests.support.examples import examples
 
@@ -214,7 +214,7 @@ CASES: dict[str, tuple[Operator, tuple[str, ...], Callable[[Batches], Result]]] 
         looked_up,
     ),
 }
-LAST_OF_KEY = {"KeyedCount", "KeyedAggregate", "Latest"}
+LAST_OF_KEY = {"KeyedCount", "KeyedAggregate", "Latest", "TopK"}
 
 
 def test_each_operator_with_keys_is_here() -> None:
@@ -224,6 +224,36 @@ def test_each_operator_with_keys_is_here() -> None:
         if (cls := getattr(lib, name)) is not lib.ColumnError and "keys" in inspect.signature(cls).parameters
     }
     assert named == {name.partition(",")[0] for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_whose_keys_are_all_null_needs_no_type(name: str) -> None:
+    operator, columns, reference = CASES[name]
+    keys = ["null", "half", "null"]
+    batches = [
+        [Row(key, 0, side, 2 * n + m) for m, side in enumerate(("left", "right"))]
+        for n, key in enumerate(keys)
+    ]
+    boxes = []
+    for each in inboxes(batches, 64, "Join" in name, (0, 1)):
+        tables = {i.operator: i.table for i in each.inputs}
+        for side, rows in tables.items():
+            if rows.column("k").null_count:
+                tables[side] = rows.set_column(0, "k", pa.nulls(rows.num_rows))
+        boxes.append(inbox(each.batch, tables, each.watermark))
+    found = told(name, columns, [out for out in check_recovery(operator, boxes) if out is not None])
+    assert Counter(found) == Counter(bits((VALUES[key], *rest)) for key, *rest in reference(batches))
+
+
+def told(name: str, columns: tuple[str, ...], outs: list[pa.Table]) -> Result:
+    """The rows that are given; where an operator gives changes, the last of each key."""
+    found: Result = []
+    for out in outs:
+        new = [bits(map(r.get, columns)) for r in out.to_pylist()]
+        if name in LAST_OF_KEY:
+            found = [r for r in found if r[0] not in {n[0] for n in new}]
+        found += new
+    return found
 
 
 def table(rows: list[Row], width: int) -> pa.Table:
@@ -299,10 +329,5 @@ def test_forms_of_a_key_are_one_key_and_come_out_as_one(
     stream = [Row(*each, n) for n, each in enumerate(rows)]
     batches = [list(part) for _, part in groupby(stream, key=lambda r: sum(cut <= r.n for cut in cuts))]
     expected = [bits((VALUES[key], *rest)) for key, *rest in reference(batches)]
-    found = list[tuple[Any, ...]]()
-    for out in outputs(operator, batches, width, how):
-        new = [bits(map(r.get, columns)) for r in out.to_pylist()]
-        if name in LAST_OF_KEY or name == "TopK":
-            found = [r for r in found if r[0] not in {n[0] for n in new}]
-        found += new
+    found = told(name, columns, outputs(operator, batches, width, how))
     assert Counter(found) == Counter(expected)
