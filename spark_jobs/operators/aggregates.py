@@ -267,7 +267,8 @@ def _reduce(accumulator: str, values: Array, codes: Ints, size: int) -> Array:
         _require_room(accumulator, values, codes, size)
     result = np.full(size, identity(function, values.dtype), values.dtype)
     ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[function]
-    ufunc.at(result, codes, values)
+    with np.errstate(invalid="ignore"):  # numpy warns of NaN
+        ufunc.at(result, codes, values)
     return result
 
 

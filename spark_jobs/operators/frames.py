@@ -183,6 +183,22 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     return any(is_one(kind) and is_one(other) for is_one in of_one_kind)
 
 
+def require_one_kind(keys: pa.Table, known: Mapping[str, pa.DataType]) -> None:
+    """ColumnError where a key holds values of another kind than other rows have: 1 and 1.0 are different keys, and go to
+    different partitions, though Python takes them for one."""
+    of = pa.types
+    kinds = (of.is_integer, of.is_floating, of.is_decimal, of.is_timestamp, is_text, _is_bytes)
+    for name, other in known.items():
+        held = keys.schema.field(name).type
+        if held.equals(other) or of.is_null(held) or of.is_null(other):
+            continue
+        alike = any(is_one(held) and is_one(other) for is_one in kinds)
+        if not alike or getattr(held, "scale", 0) != getattr(other, "scale", 0):
+            raise ColumnError(
+                f"key column {name!r} holds {held}, and {other} in other rows; give it one type in all inputs"
+            )
+
+
 def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
     """Whether a safe cast to the other type may change a value without a word."""
     of = pa.types

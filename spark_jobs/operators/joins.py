@@ -27,6 +27,7 @@ from reprise.spark_jobs.operators.frames import (
     inbox_table,
     later,
     one_row,
+    require_one_kind,
     select,
     times,
     to_arrow,
@@ -268,6 +269,7 @@ class WindowedJoin(Operator):
             or any(_is_null(side, n) for side in (left, right) for n in self.keys)
         ):
             return None
+        require_one_kind(right, {n: left.schema.field(n).type for n in self.keys})
         near = (pl.col(self.time) - pl.col(_TIME)).abs() <= self.within
         one, other = self._frame(left), self._frame(right).rename({self.time: _TIME})
         if self.outer:

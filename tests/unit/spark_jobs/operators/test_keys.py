@@ -187,6 +187,18 @@ def test_aggregates_come_out_in_one_form(values: list[float], expected: list[flo
     assert as_bytes(out) == as_bytes(pa.table(wanted))
 
 
+@pytest.mark.parametrize("name", ["KeyedCount", "Join", "StreamTableJoin", "WindowedJoin"])
+@pytest.mark.parametrize(
+    "column", [pa.array([1.0]), pa.array([True]), pa.array([1]).cast(pa.decimal128(19, 0)), pa.array(["1"])]
+)
+def test_keys_that_python_takes_for_one_are_refused(name: str, column: pa.Array) -> None:
+    whole = pa.table({"k": [1], "time": [0]})
+    other = whole.set_column(0, "k", column)
+    one, two = ({"other": whole}, {"input": other}) if "Join" in name else (whole, other)
+    with pytest.raises(ColumnError, match=r"key column 'k' holds \w+.*, and \w+.* in other rows"):
+        run(KEYED[name], [inbox(1, one), inbox(2, two)])
+
+
 def test_the_hour_that_comes_twice_is_two_keys() -> None:
     zone = pa.timestamp("us", tz="Europe/Berlin")
     first = pa.table({"k": pa.array([BEFORE, AFTER], zone)})
