@@ -83,6 +83,8 @@ class Aggregate:
             longer = _MORE_DIGITS if self.function == "sum" else 0
             kind = pa.decimal128(min(precision + longer, _LONGEST), scale)
             return decimals(pa.array(value, mask=seen == 0), kind)
+        if value.dtype == np.float64:  # processors differ in the form of NaN and in the lesser of two zeros
+            value = np.where(np.isnan(value), np.nan, value + 0.0)
         return pa.array(value, mask=seen == 0)
 
 
@@ -265,7 +267,8 @@ def _reduce(accumulator: str, values: Array, codes: Ints, size: int) -> Array:
         _require_room(accumulator, values, codes, size)
     result = np.full(size, identity(function, values.dtype), values.dtype)
     ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[function]
-    ufunc.at(result, codes, values)
+    with np.errstate(invalid="ignore"):  # numpy warns of NaN
+        ufunc.at(result, codes, values)
     return result
 
 

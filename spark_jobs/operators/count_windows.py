@@ -86,7 +86,7 @@ class CountWindow(KeyedTables, KeySlots):
 
     def step(self, state: CountState, inbox: Inbox) -> tuple[CountState, pa.Table | None]:
         state.changes = Changes()
-        if (table := inbox_table(inbox)) is None:
+        if (table := inbox_table(inbox, keys=self.keys)) is None:
             return state, None
         groups = group(table, self.keys)
         slots = state.index.slots(groups)

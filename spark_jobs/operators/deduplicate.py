@@ -70,7 +70,7 @@ class Deduplicate(PagedOperator, EntriesTables):
         return DeduplicateState(Entries(self.keys))
 
     def step(self, state: DeduplicateState, inbox: Inbox) -> tuple[DeduplicateState, pa.Table | None]:
-        table, late = in_time(inbox_table(inbox), self.time, state.closed)
+        table, late = in_time(inbox_table(inbox, keys=self.keys), self.time, state.closed)
         state.late += late
         out = None if table is None else self._first_ones(state, table)
         if inbox.watermark is not None:

@@ -7,7 +7,7 @@ library operator takes or gives rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -212,6 +212,22 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     return any(is_one(kind) and is_one(other) for is_one in of_one_kind)
 
 
+def require_one_kind(keys: pa.Table, known: Mapping[str, pa.DataType]) -> None:
+    """ColumnError where a key holds values of another kind than other rows have: 1 and 1.0 are different keys, and go to
+    different partitions, though Python takes them for one."""
+    of = pa.types
+    kinds = (of.is_integer, of.is_floating, of.is_decimal, of.is_timestamp, is_text, _is_bytes)
+    for name, other in known.items():
+        held = keys.schema.field(name).type
+        if held.equals(other) or of.is_null(held) or of.is_null(other):
+            continue
+        alike = any(is_one(held) and is_one(other) for is_one in kinds)
+        if not alike or getattr(held, "scale", 0) != getattr(other, "scale", 0):
+            raise ColumnError(
+                f"key column {name!r} holds {held}, and {other} in other rows; give it one type in all inputs"
+            )
+
+
 def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
     """Whether a safe cast to the other type may change a value without a word."""
     of = pa.types
@@ -221,22 +237,61 @@ def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
     return bool(of.is_timestamp(kind) and (of.is_date(other) or getattr(other, "tz", None) != kind.tz))
 
 
+def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """The table with these columns as these types.  ColumnError for values that are none of the type."""
+    for name, kind in types.items():
+        at = table.column_names.index(name)
+        held = table.column(at).type
+        if not keeps_values(held, kind):
+            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
+        try:
+            table = table.set_column(at, name, table.column(at).cast(kind))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
+    return table
+
+
 def _zone(kind: pa.DataType) -> str | None:
     return "UTC" if kind.tz in ("UTC", "Etc/UTC", "+00:00") else kind.tz
 
 
-def inbox_table(inbox: Inbox, operator: str | None = None) -> pa.Table | None:
-    """The inbox's rows in order (of one upstream, or of all), in canonical types; None when there are none.
+def one_form(table: pa.Table, keys: Iterable[str]) -> pa.Table:
+    """The table with equal bits in equal keys: NaN has many forms (x86 computes 0/0 with another sign than the constant
+    has), zero has two, and categories of data frames are a dictionary of numbers.  ColumnError: a key is missing."""
+    for name in keys:
+        held = column(table, name)
+        array = plain(held)
+        if pa.types.is_floating(array.type):
+            wide = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
+            nan, zero = pa.array([np.nan, 0.0]).cast(array.type)
+            array = pc.if_else(pc.equal(wide, 0.0), zero, pc.if_else(pc.is_nan(wide), nan, array))
+        if array is not held:
+            table = table.set_column(table.column_names.index(name), name, array)
+    return table
+
+
+def inbox_table(inbox: Inbox, operator: str | None = None, keys: Iterable[str] = ()) -> pa.Table | None:
+    """The inbox's rows in order (of one upstream, or of all), in canonical types and with one form of each key; None when
+    there are none.
 
     A column that some upstreams do not send is null in their rows.  ColumnError for one that has another type.
     """
     tables = [canonical(i.table) for i in inbox.inputs if operator in (None, i.operator) and i.table.num_rows]
     if len(tables) <= 1:
-        return tables[0] if tables else None
+        return one_form(tables[0], keys) if tables else None
     try:
-        return pa.concat_tables(tables, promote_options="default")
+        return one_form(pa.concat_tables(tables, promote_options="default"), keys)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ColumnError(f"inputs do not have the same columns: {error}") from error
+
+
+def without_nulls(table: pa.Table | None, keys: Iterable[str]) -> pa.Table | None:
+    """The rows that have all of these columns; None where there are none."""
+    if table is None:
+        return None
+    for name in keys:
+        table = table.filter(column(table, name).is_valid())
+    return table if table.num_rows else None
 
 
 def in_time(table: pa.Table | None, name: str, closed: int | None) -> tuple[pa.Table | None, int]:
@@ -259,13 +314,16 @@ def rows(columns: dict[str, Any]) -> pa.Table | None:
 
 def concat(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     """The rows of several outputs one after the other; None when there are none.  ColumnError when their columns
-    differ."""
+    differ; one of nulls alone takes the type of the others."""
     some = [t for t in tables if t is not None and t.num_rows]
     if len(some) <= 1:
         return some[0] if some else None
+    names = some[0].column_names
+    if other := next((t.column_names for t in some if t.column_names != names), None):
+        raise ColumnError(f"columns changed between batches: from {names} to {other}")
     try:
-        return pa.concat_tables(some).combine_chunks()
-    except pa.ArrowInvalid as error:
+        return pa.concat_tables(some, promote_options="default").combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ColumnError(f"columns changed between batches: {error}") from error
 
 

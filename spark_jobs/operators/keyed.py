@@ -70,7 +70,7 @@ class KeyedAggregate(PagedOperator, KeyedTables, KeySlots):
 
     def step(self, state: KeyedState, inbox: Inbox) -> tuple[KeyedState, pa.Table | None]:
         state.known = state.index.size
-        table = inbox_table(inbox)
+        table = inbox_table(inbox, keys=self.keys)
         if table is None:
             return state, None
         groups = group(table, self.keys)
@@ -144,5 +144,5 @@ class Latest(LatestRowsOperator):
         return tuple(self.keys)
 
     def step(self, state: LatestRows, inbox: Inbox) -> tuple[LatestRows, pa.Table | None]:
-        table = inbox_table(inbox)
+        table = inbox_table(inbox, keys=self.keys)
         return state, None if table is None else state.update(table)

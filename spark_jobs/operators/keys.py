@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reprise.spark_jobs.operators.chunks import ChunkStore
-from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, plain
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, require_one_kind
 from reprise.spark_jobs.pages import Part
 from reprise.spark_jobs.spill import SpillStore
 
@@ -44,11 +44,11 @@ class Groups:
 
 
 def group(table: pa.Table, by: Sequence[str]) -> Groups:
-    """Rows by the key columns `by`; null is a key like others, NaN is one key, and so are 0.0 and -0.0.  Without
-    columns all rows form one group.  ColumnError for a column of lists or other nested values."""
+    """Rows by the key columns `by`, which `one_form` has given; null is a key like others.  Without columns all rows form
+    one group.  ColumnError for a column of lists or other nested values."""
     if not by:
         return Groups(np.zeros(table.num_rows, np.int64), pa.table({}), 1 if table.num_rows else 0)
-    arrays = [_one_form(column(table, name)) for name in by]
+    arrays = [column(table, name) for name in by]
     if len(arrays) == 1:
         encoded = _encoded(arrays[0], by[0])
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -56,18 +56,6 @@ def group(table: pa.Table, by: Sequence[str]) -> Groups:
     codes, first = _combined([_encoded(array, name) for array, name in zip(arrays, by, strict=True)])
     keys = pa.table([a.take(pa.array(first)) for a in arrays], names=list(by))
     return Groups(codes, keys, len(first))
-
-
-def _one_form(array: pa.Array) -> pa.Array:
-    """Keys that are equal with equal bits, as Arrow compares these.  Of numbers NaN has many forms (x86 computes 0/0 with
-    another sign than the constant has), and zero has two."""
-    array = plain(array)  # a dictionary of numbers, as data frames store categories
-    if not pa.types.is_floating(array.type):
-        return array
-    wide = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
-    nan, zero = pa.array([_NAN, 0.0]).cast(array.type)
-    found: pa.Array = pc.if_else(pc.equal(wide, 0.0), zero, pc.if_else(pc.is_nan(wide), nan, array))
-    return found
 
 
 def _encoded(array: pa.Array, name: str) -> pa.DictionaryArray:
@@ -99,12 +87,14 @@ class KeyIndex:
     arrived, which makes freezing a reference and encoding a concatenation.
     """
 
-    __slots__ = ("_keys", "_slots", "by", "size")
+    __slots__ = ("_keys", "_kinds", "_slots", "by", "size")
 
     def __init__(self, by: Sequence[str], keys: pa.Table | None = None, size: int = 0) -> None:
         self.by = tuple(by)
         self._keys = ChunkStore()
         self._slots: dict[Hashable, int] = {}
+        self._kinds: dict[str, pa.DataType] = {}
+        """Types of key columns that have values."""
         self.size = 0
         if size:
             self._add(keys if keys is not None else pa.table({}), size)
@@ -119,7 +109,8 @@ class KeyIndex:
         return found
 
     def find(self, groups: Groups) -> Ints:
-        """The slot of each group's key; -1 for unknown keys."""
+        """The slot of each group's key; -1 for unknown keys.  ColumnError: keys of another kind than the known ones."""
+        require_one_kind(groups.keys, self._kinds)
         values = values_of(groups.keys, self.by, groups.size)
         return np.fromiter(map(self._slots.get, values, repeat(-1)), np.int64, groups.size)
 
@@ -148,6 +139,7 @@ class KeyIndex:
         self._slots.update(zip(values, range(self.size, self.size + count), strict=True))
         if self.by:
             self._keys.append(keys)
+            self._kinds |= {f.name: f.type for f in keys.schema if not pa.types.is_null(f.type)}
         self.size += count
 
 

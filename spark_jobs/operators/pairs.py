@@ -20,7 +20,7 @@ from reprise.spark_jobs.contract import Columns, Inbox, Kind, Place, Tables, Tar
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.batch_windows import parse_windows, stored_window
 from reprise.spark_jobs.operators.chunks import ChunkStore
-from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, concat, inbox_table, one_row
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, concat, inbox_table, one_row, without_nulls
 from reprise.spark_jobs.operators.keys import KeyIndex, group
 from reprise.spark_jobs.operators.paged import PagedOperator
 from reprise.spark_jobs.operators.parameters import names, steps_as
@@ -171,8 +171,8 @@ class Join(PagedOperator):
             window = self.windows.of(inbox.batch)
             if window != state.window:
                 state = PairState(KeyIndex(self.keys), window=window)
-        left, left_slots = self._with_keys(state, inbox_table(inbox, self.left))
-        right, right_slots = self._with_keys(state, inbox_table(inbox, self.right))
+        left, left_slots = self._with_keys(state, inbox_table(inbox, self.left, self.keys))
+        right, right_slots = self._with_keys(state, inbox_table(inbox, self.right, self.keys))
         pieces = []
         if right is not None:
             who, held = state.left.find(right_slots)
@@ -186,14 +186,7 @@ class Join(PagedOperator):
 
     def _with_keys(self, state: PairState, table: pa.Table | None) -> tuple[pa.Table | None, Ints]:
         """The rows that can meet another, and the slots of their keys."""
-        if table is None:
-            return None, np.zeros(0, np.int64)
-        valid = np.ones(table.num_rows, np.bool_)
-        for name in self.keys:
-            valid &= column(table, name).is_valid().to_numpy(zero_copy_only=False)
-        if not valid.all():
-            table = table.filter(pa.array(valid))
-        if not table.num_rows:
+        if (table := without_nulls(table, self.keys)) is None:
             return None, np.zeros(0, np.int64)
         groups = group(table, self.keys)
         return table, state.index.slots(groups)[groups.codes]

@@ -13,7 +13,7 @@ source or one of its links.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -23,7 +23,15 @@ import pyarrow as pa
 
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator, Place, Tables
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.operators.frames import ColumnError, column, inbox_table, to_arrow, to_polars
+from reprise.spark_jobs.operators.frames import (
+    ColumnError,
+    column,
+    inbox_table,
+    select,
+    to_arrow,
+    to_polars,
+    typed,
+)
 from reprise.spark_jobs.topology.columns import input_of, merged, require
 
 Path = tuple[int, ...]
@@ -200,16 +208,25 @@ class ExtendPath(Operator):
 def _links(table: pa.Table | None) -> list[Link]:
     if table is None:
         return []
-    starts, ends = (column(table, name).to_pylist() for name in LINK)
-    return list(zip(starts, ends, strict=True))
+    links = _rows(table, LINK)
+    if any(None in link for link in links):
+        raise ColumnError("a link has a null in 'start_node' or 'end_node'; drop such rows before")
+    return links
+
+
+def _rows(table: pa.Table, names: Sequence[str]) -> list[Any]:
+    whole = typed(select(table, names), dict.fromkeys(names, pa.int64()))
+    return list(zip(*(each.to_pylist() for each in whole.columns), strict=True))
 
 
 def _paths(table: pa.Table | None) -> list[Path]:
     if table is None:
         return []
-    found = column(table, "path").to_pylist()
-    if not all(found):
-        raise ColumnError("column 'path' has a row without nodes")
+    found = typed(select(table, PATH), {"path": pa.list_(pa.int64())}).column("path").to_pylist()
+    if not all(found) or any(None in path for path in found):
+        raise ColumnError(
+            "column 'path' has a row without nodes, or a null among them; drop such rows before"
+        )
     return [tuple(path) for path in found]
 
 
@@ -217,9 +234,9 @@ def _deleted(table: pa.Table | None) -> tuple[set[int], set[Link]]:
     """Sources and links that are deleted."""
     if table is None:
         return set(), set()
-    named = column(table, "source").to_pylist()
-    links = {link for link, source in zip(_links(table), named, strict=True) if source is None}
-    return {source for source in named if source is not None}, links
+    rows = _rows(table, DELETED)
+    links = {(start, end) for source, start, end in rows if source is None}
+    return {source for source, *_ in rows if source is not None}, links
 
 
 def _lists(paths: list[Path]) -> pa.Array:

@@ -103,7 +103,7 @@ class RunningAggregate(PagedOperator, KeyedTables):
             window = self.windows.of(inbox.batch)
             if window != state.window:
                 state = RunningState(KeyIndex(self.keys), window=window)
-        table = inbox_table(inbox)
+        table = inbox_table(inbox, keys=self.keys)
         if table is None:
             return state, None
         groups = group(table, self.keys)

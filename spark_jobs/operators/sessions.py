@@ -104,7 +104,7 @@ class SessionWindow(PagedOperator, EntriesTables):
         return SessionState(Entries(self.keys))
 
     def step(self, state: SessionState, inbox: Inbox) -> tuple[SessionState, pa.Table | None]:
-        table, late = in_time(inbox_table(inbox), self.time, state.closed)
+        table, late = in_time(inbox_table(inbox, keys=self.keys), self.time, state.closed)
         state.late += late
         if table is not None:
             self._collect(state.open, table)

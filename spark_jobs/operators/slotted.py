@@ -46,6 +46,9 @@ class Changes:
 class Slotted(Operator):
     """An operator that offers its state slot by slot, beside `freeze`."""
 
+    keys: tuple[str, ...] = ()
+    """The columns of its input that are keys."""
+
     @property
     @abstractmethod
     def slot_columns(self) -> tuple[str, ...]:
@@ -120,7 +123,7 @@ def names_of(table: pa.Table, columns: Sequence[str]) -> list[Hashable]:
 
 def unseen(operator: Slotted, inbox: Inbox, seen: Mapping[Hashable, int]) -> Inbox:
     """An inbox without the rows of slots that have seen its batch already."""
-    table = inbox_table(inbox)
+    table = inbox_table(inbox, keys=operator.keys)
     if table is None:
         return inbox
     groups = group(operator.slots_of(table), operator.slot_columns)
@@ -176,8 +179,6 @@ class _Keyed(Protocol):
 
 class KeySlots(Slotted):
     """What operators have in common whose slots are keys: numbers in a key index with a row of accumulators."""
-
-    keys: tuple[str, ...]
 
     def _columns(self) -> tuple[str, ...]:
         return tuple(KEY + name for name in self.keys)

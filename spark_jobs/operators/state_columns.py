@@ -8,14 +8,17 @@ copy: what somebody changes in it is stored where it is written again, and nowhe
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from numbers import Integral
 from typing import Any, Self
 
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Tables
-from reprise.spark_jobs.operators.frames import ColumnError
+from reprise.spark_jobs.operators.frames import ColumnError, cuts
 from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.spill import Spillable
 
@@ -67,6 +70,9 @@ class RowType:
         """These columns of a table, in their types.  ColumnError: one is missing, or does not fit."""
         if missing := [name for name in self.names if name not in table.column_names]:
             raise ColumnError(f"no column {missing[0]!r} among {table.column_names}")
+        for name, kind in zip(self.names, self.schema.types, strict=True):
+            if cuts(held := table.schema.field(name).type, kind):
+                raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: cast it first")
         try:
             return table.select(self.names).cast(self.schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
@@ -77,9 +83,34 @@ class RowType:
         if isinstance(value, bool) and not pa.types.is_boolean(kind):
             raise TypeError(f"{self.names[number]}: {value!r} is no {kind}")
         try:
-            return pa.scalar(value, kind).as_py()
+            found = pa.scalar(value, kind).as_py()
+            kept = _is_kept(value, found)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise TypeError(f"{self.names[number]}: {value!r} is no {kind}: {error}") from error
+            raise TypeError(f"{self.names[number]}: {value!r} is no {kind}") from error
+        if not kept:
+            raise TypeError(f"{self.names[number]}: {value!r} is no {kind}, and would become {found!r}")
+        return found
+
+
+def _is_kept(value: Any, found: Any) -> bool:
+    """Whether a written value is what is read.  A float may lose digits that its column does not hold.  A time without a
+    zone is one of UTC, and a whole number is a time."""
+    if isinstance(found, float):
+        return math.isinf(value) or not math.isinf(found)
+    if isinstance(found, datetime) and isinstance(value, datetime):
+        return _utc(value) == _utc(found)
+    if isinstance(found, int | date | time | timedelta):
+        return isinstance(value, Integral) or bool(value == found)
+    if isinstance(found, dict):
+        value = dict(value)
+        return value.keys() <= found.keys() and all(_is_kept(value[name], found[name]) for name in value)
+    if isinstance(found, list | tuple):
+        return all(map(_is_kept, value.items() if isinstance(value, Mapping) else value, found))
+    return True
+
+
+def _utc(time: datetime) -> datetime:
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _plain(kind: pa.DataType) -> type | None:

@@ -34,6 +34,7 @@ from reprise.spark_jobs.operators.rescaling import merged_meta, offsets, part_of
 from reprise.spark_jobs.topology.columns import merged, require
 
 Values = npt.NDArray[Any]
+_NUMBERS = pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_null
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ class TopK(Operator):
         return TopState(KeyIndex(self.all), KeyIndex(self.per)) if self.stream else None
 
     def step(self, state: TopState | None, inbox: Inbox) -> tuple[TopState | None, pa.Table | None]:
-        table = inbox_table(inbox)
+        table = inbox_table(inbox, keys=self.all)
         if table is None:
             return state, None
         return state, self._of_batch(table) if state is None else self._of_stream(state, table)
@@ -171,11 +172,13 @@ class TopK(Operator):
         group_slots = state.groups.slots(per)
         last = np.zeros(groups.size, np.int64)
         last[groups.codes] = np.arange(table.num_rows)
-        kind = _kind(table.schema.field(self.by).type)
+        given = table.schema.field(self.by).type
+        kind = state.kind if pa.types.is_null(given) else _kind(given)
         if state.listed.any() and kind != state.kind:
             raise ColumnError(f"{self.by!r} changed its type from {state.kind} to {kind} between batches")
         state.kind = kind
-        state.value = _assigned(state.value.astype(new.dtype), slots, new[last], state.keys.size)
+        value = state.value if pa.types.is_null(given) else state.value.astype(new.dtype)
+        state.value = _assigned(value, slots, new[last], state.keys.size)
         state.listed = _assigned(state.listed, slots, new_listed[last], state.keys.size)
         of_key = group_slots[per.codes] if self.per else np.zeros(groups.size, np.int64)
         state.group_of = _assigned(state.group_of, slots, of_key, state.keys.size)
@@ -186,7 +189,7 @@ class TopK(Operator):
     def _values(self, table: pa.Table) -> tuple[Values, Bools]:
         """The column `by` as numbers, and which rows can be on a list."""
         kind = column(table, self.by).type
-        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+        if not any(is_one(kind) for is_one in _NUMBERS):
             raise ColumnError(f"{self.by!r} must hold numbers to rank by, not {kind}")
         own, valid = numbers(table, self.by)
         assert own is not None

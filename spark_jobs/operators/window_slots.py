@@ -57,7 +57,6 @@ class WindowState:
 class WindowSlots(Slotted):
     """What `SlidingWindow` needs to be stored slot by slot."""
 
-    keys: tuple[str, ...]
     slide: int
     time: str
 

@@ -139,7 +139,7 @@ class SlidingWindow(PagedOperator, WindowTables, WindowSlots):
 
     def step(self, state: WindowState, inbox: Inbox) -> tuple[WindowState, pa.Table | None]:
         self.begins(state)
-        table = inbox_table(inbox)
+        table = inbox_table(inbox, keys=self.keys)
         touched = self._collect(state, table, inbox.batch) if table is not None else {}
         before = state.closed
         if inbox.watermark is not None:

@@ -38,7 +38,8 @@ class RescaleError(CheckpointError):
 
 def redistributed(change: Change, now: StreamTopology, read: Read) -> Iterator[tuple[str, Tables]]:
     """Each new partition of an operator that changes, with its snapshot: what the operator has, and the watermark, which is
-    that of the partition that was last.  RescaleError: a state cannot be divided; and what `read` raises."""
+    that of the partition that was last.  A partition without one was the last: its rows may have any time.  RescaleError:
+    a state cannot be divided; and what `read` raises."""
     before = _ids(change.name, change.before)
     stored = [dict(read(pid) or {}) for pid in before]
     marks = [tables.pop(WATERMARK, None) for tables in stored]
@@ -52,6 +53,12 @@ def redistributed(change: Change, now: StreamTopology, read: Read) -> Iterator[t
     operator = make_operator(now.operator(change.name))
     own = _upgraded(change, operator, stored, versions)
     after = _states(change, operator, own)
+    # Of the keys of some partitions it would go back, and windows would close twice.
+    if change.how is How.DIVIDED and len(set(times)) > 1:
+        raise RescaleError(
+            f"the partitions of {change.name} have different watermarks ({', '.join(map(str, times))}); give all of its "
+            "inputs `by`, or give it another name, so that it begins from scratch"
+        )
     for pid, state in zip(_ids(change.name, change.now), after, strict=True):
         version = version_table(operator) if state else {}
         yield pid, {**state, **version, WATERMARK: watermark_table(least)}
@@ -96,7 +103,14 @@ def _states(change: Change, operator: Operator, states: Sequence[Tables]) -> Seq
 
 
 def _equal(one: Tables, other: Tables) -> bool:
-    return one.keys() == other.keys() and all(table.equals(other[name]) for name, table in one.items())
+    """Whether they hold the same values; NaN is one, too, which Arrow compares as another."""
+    return one.keys() == other.keys() and all(
+        table.equals(other[name])
+        or (
+            table.schema.equals(other[name].schema) and str(table.to_pylist()) == str(other[name].to_pylist())
+        )
+        for name, table in one.items()
+    )
 
 
 def _divided(change: Change, operator: Operator, states: Sequence[Tables]) -> Sequence[Tables]:

@@ -29,9 +29,9 @@ from reprise.spark_jobs.operators import (
     TumblingWindow,
     WindowedJoin,
 )
-from reprise.spark_jobs.operators.frames import ColumnError
+from reprise.spark_jobs.operators.frames import ColumnError, one_form
 from reprise.spark_jobs.operators.keys import KeyIndex, group
-from reprise.spark_jobs.operators.testing import check_recovery, inbox, run, stored
+from reprise.spark_jobs.operators.testing import as_bytes, check_recovery, inbox, run, stored
 from tests.support.examples import examples
 
 # Berlin puts its clocks back at 01:00 UTC: both instants are half past two on the wall.
@@ -67,9 +67,8 @@ def batches(kinds: Sequence[str], longest: int = 8) -> st.SearchStrategy[list[li
 
 
 def table(kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    return pa.table(
-        {f"k{i}": pa.array([row[i] for row in rows], VALUES[kind][0]) for i, kind in enumerate(kinds)}
-    )
+    columns = {f"k{i}": pa.array([row[i] for row in rows], VALUES[kind][0]) for i, kind in enumerate(kinds)}
+    return one_form(pa.table(columns), columns)
 
 
 def agree(kinds: Sequence[str], stream: list[list[tuple[Any, ...]]]) -> None:
@@ -155,9 +154,7 @@ KEYED: dict[str, Operator] = {
 def test_no_operator_tells_forms_of_a_number_apart(
     name: str, stream: list[list[float | None]], kind: pa.DataType
 ) -> None:
-    """What it gives has the key in one form or another, and is the same else."""
-
-    def given_for(form: Callable[[float | None], float | None]) -> list[list[dict[str, Any]]]:
+    def given_for(form: Callable[[float | None], float | None]) -> list[bytes]:
         boxes = []
         for number, values in enumerate(stream, start=1):
             columns = {
@@ -169,8 +166,7 @@ def test_no_operator_tells_forms_of_a_number_apart(
             sides = both if "Join" in name else pa.table(columns)
             boxes.append(inbox(number, sides, watermark=number * 1_000_000))
         boxes.append(inbox(len(stream) + 1, {}, watermark=1 << 60))
-        found = check_recovery(KEYED[name], boxes)
-        return [[] if out is None else [_plain_row(row) for row in out.to_pylist()] for out in found]
+        return list(map(as_bytes, check_recovery(KEYED[name], boxes)))
 
     assert given_for(lambda value: value) == given_for(_usual)
 
@@ -179,8 +175,28 @@ def _usual(value: float | None) -> float | None:
     return None if value is None else math.nan if math.isnan(value) else value + 0.0
 
 
-def _plain_row(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in row.items()}
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([math.inf, -math.inf], [math.nan, -math.inf, math.inf]), *(([v], [math.nan] * 3) for v in NOT_NUMBERS)]
+    + [(zeros, [0.0] * 3) for zeros in ([0.0, -0.0], [-0.0, 0.0], [-0.0])],
+)
+def test_aggregates_come_out_in_one_form(values: list[float], expected: list[float]) -> None:
+    forms = {"sum": "sum(x)", "mean": "mean(x)", "min": "min(x)", "max": "max(x)"}
+    (out,) = run(KeyedAggregate(keys=[], aggregate=forms), [inbox(1, pa.table({"x": [*values, None]}))])
+    wanted = {name: [value] for name, value in zip(forms, [expected[0], *expected], strict=True)}
+    assert as_bytes(out) == as_bytes(pa.table(wanted))
+
+
+@pytest.mark.parametrize("name", ["KeyedCount", "Join", "StreamTableJoin", "WindowedJoin"])
+@pytest.mark.parametrize(
+    "column", [pa.array([1.0]), pa.array([True]), pa.array([1]).cast(pa.decimal128(19, 0)), pa.array(["1"])]
+)
+def test_keys_that_python_takes_for_one_are_refused(name: str, column: pa.Array) -> None:
+    whole = pa.table({"k": [1], "time": [0]})
+    other = whole.set_column(0, "k", column)
+    one, two = ({"other": whole}, {"input": other}) if "Join" in name else (whole, other)
+    with pytest.raises(ColumnError, match=r"key column 'k' holds \w+.*, and \w+.* in other rows"):
+        run(KEYED[name], [inbox(1, one), inbox(2, two)])
 
 
 def test_the_hour_that_comes_twice_is_two_keys() -> None:
@@ -251,6 +267,6 @@ def test_categories_of_numbers_are_the_numbers() -> None:
     plain = pa.table({"k": pa.array([7, 9, None, 7]), "other": ["a", "b", "b", "a"]})
     encoded = plain.set_column(0, "k", plain.column("k").combine_chunks().dictionary_encode())
     for by in (["k"], ["k", "other"]):
-        found, expected = group(encoded, by), group(plain, by)
+        found, expected = group(one_form(encoded, by), by), group(plain, by)
         assert found.codes.tolist() == expected.codes.tolist()
         assert found.keys.to_pylist() == expected.keys.to_pylist()

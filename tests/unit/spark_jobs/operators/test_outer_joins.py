@@ -298,7 +298,7 @@ def test_keys_of_two_widths_come_out_with_one() -> None:
     assert sorted(row["key"] for table in rows for row in table.to_pylist()) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("name", ["__left", "__right", "__time"])
+@pytest.mark.parametrize("name", ["__left", "__right", "__time", "__same"])
 def test_names_that_the_join_uses_for_itself_are_refused(name: str) -> None:
     with pytest.raises(SpecError) as caught:
         WindowedJoin(
@@ -306,5 +306,6 @@ def test_names_that_the_join_uses_for_itself_are_refused(name: str) -> None:
         )
     assert caught.value.field == f"right_columns.{name}"
     own = lefts([(0, "a")], 1).append_column(name, pa.array([1]))
-    with pytest.raises(ColumnError, match=f"column '{name}' has a name that the join uses for itself"):
-        run(joined("left", 0), [inbox(1, {"l": own})])
+    for operator in (joined("left", 0), WindowedJoin(left="l", right="r", keys=["key"], within="1s")):
+        with pytest.raises(ColumnError, match=f"column '{name}' has a name that the join uses for itself"):
+            run(operator, [inbox(1, {"l": own})])

@@ -258,5 +258,14 @@ def test_an_input_that_is_named_twice_or_is_not_there_is_refused() -> None:
 def test_rows_that_are_no_paths_are_refused() -> None:
     with pytest.raises(ColumnError, match="without nodes"):
         run(PathJoin(), [inbox(1, {"sources": paths([])})])
+    for kind, wrong in (("links", links([(1, None)])), ("sources", paths([None]))):
+        with pytest.raises(ColumnError, match="a null"):
+            run(PathJoin(), [inbox(1, {kind: wrong})])
+    for kind, table in (
+        ("links", pa.table({"start_node": [1], "end_node": [1.5]})),
+        ("sources", pa.table({"path": [[1.5]]})),
+    ):
+        with pytest.raises(ColumnError, match=r"holds .*double.*, and is to be .*int64"):
+            run(PathJoin(), [inbox(1, {kind: table})])
     with pytest.raises(ColumnError, match="'path' is not in the input"):
         run(ExtendPath(), [inbox(1, links([(1, 2)]).append_column("source", pa.array([1])))])

@@ -384,7 +384,8 @@ def test_batches_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ColumnError, match="do not fit"):
         state.queue.extend(pa.table({"v": ["x"]}))
     with pytest.raises(ColumnError, match="cannot be null"):
-        state.numbers.extend(pa.table({"k": ["a"], "i": [1], "n": [None], "x": [1.0], "odd": [True]}))
+        narrow = pa.array([1.0], pa.float32())
+        state.numbers.extend(pa.table({"k": ["a"], "i": [1], "n": [None], "x": narrow, "odd": [True]}))
     with pytest.raises(IndexError, match="no rows but 0 to -1"):
         state.rows.take([0])
     same(state, Twin())

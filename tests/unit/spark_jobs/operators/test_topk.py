@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reprise.spark_jobs.operators import TopK
 from reprise.spark_jobs.operators.frames import ColumnError
-from reprise.spark_jobs.operators.testing import inbox, run
+from reprise.spark_jobs.operators.testing import check_recovery, inbox, run
 from tests.support.examples import examples
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -104,16 +104,19 @@ def test_of_many_equal_values_the_first_keys_are_taken() -> None:
         ]
 
 
-def test_a_key_leaves_the_list_with_null_and_comes_back_at_its_old_place_among_equals() -> None:
-    def batch(number: int, *pairs: tuple[str, Any]) -> Any:
-        keys, values = [k for k, _ in pairs], pa.array([v for _, v in pairs], pa.int64())
+@pytest.mark.parametrize("nulls", [pa.int64(), pa.null()])
+def test_a_key_leaves_the_list_with_null_and_comes_back_at_its_old_place_among_equals(
+    nulls: pa.DataType,
+) -> None:
+    def batch(number: int, *pairs: tuple[str, Any], kind: pa.DataType | None = None) -> Any:
+        keys, values = [k for k, _ in pairs], pa.array([v for _, v in pairs], kind or pa.int64())
         return inbox(number, pa.table({"key": keys, "value": values}))
 
-    outputs = run(
+    outputs = check_recovery(
         TopK(k=2, by="value", keys=["key"]),
         [
             batch(1, ("a", 5), ("b", 5)),
-            batch(2, ("a", None)),
+            batch(2, ("a", None), kind=nulls),
             batch(3, ("c", 5), ("a", 5)),
             batch(4, ("b", 0)),
         ],

@@ -265,6 +265,14 @@ def test_one_state_is_copied_for_those_that_read_everything() -> None:
     (change,) = rescaling(stages_of(resource(1)), resource(3, inputs=everywhere))
     assert change.how is How.COPIED
     saved = saved_of(make_operator(resource(1).operator("count")), 1, list("abc"))
+    held = saved["count.0"]
+    assert isinstance(held, dict)
+    held["values"] = held["values"].append_column(
+        "sum:x", pa.array([float("nan")] * 3)
+    )  # stored as it is read
+    before = {"count.0": held, "count.1": {n: pa.Table.from_batches(t.to_batches()) for n, t in held.items()}}
+    (both,) = rescaling(stages_of(resource(2, inputs=everywhere)), resource(3, inputs=everywhere))
+    assert len(dict(redistributed(both, resource(3, inputs=everywhere), before.get))) == 3
     found = dict(redistributed(change, resource(3, inputs=everywhere), saved.get))
     assert [found[f"count.{n}"] for n in range(3)] == [saved["count.0"]] * 3
     operator = {"class": f"{HERE}:Total"}  # it may keep a share of what all partitions read
@@ -335,6 +343,10 @@ def test_a_state_in_the_wrong_partition_is_refused() -> None:
     (change,) = rescaling(stages_of(resource(2)), resource(3))
     good = saved_of(make_operator(resource(2).operator("count")), 2, list("abcdefgh"))
     assert len(list(redistributed(change, resource(3), good.get))) == 3
+    for mark in (None, 4):
+        other = {**good, "count.1": {**good["count.1"], WATERMARK: watermark_table(mark)}}
+        with pytest.raises(RescaleError, match=rf"of count have different watermarks \(3, {mark}\)"):
+            list(redistributed(change, resource(3), other.get))
     bad = {"count.0": good["count.1"], "count.1": good["count.0"]}
     with pytest.raises(RescaleError, match=r"count\.0 has state of .*whose rows go to count\.1 by k"):
         list(redistributed(change, resource(3), bad.get))
