@@ -216,7 +216,7 @@ def require_one_kind(keys: pa.Table, known: Mapping[str, pa.DataType]) -> None:
     """ColumnError where a key holds values of another kind than other rows have: 1 and 1.0 are different keys, and go to
     different partitions, though Python takes them for one."""
     of = pa.types
-    kinds = (of.is_integer, of.is_floating, of.is_decimal, of.is_timestamp, is_text, _is_bytes)
+    kinds = (of.is_integer, of.is_floating, of.is_decimal, of.is_timestamp, is_text, is_bytes)
     for name, other in known.items():
         held = keys.schema.field(name).type
         if held.equals(other) or of.is_null(held) or of.is_null(other):
