@@ -13,11 +13,10 @@ from functools import lru_cache
 import polars as pl
 
 from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import REFUSED
 
 _WORD = re.compile(r"""\w+(?=(["`]?\s*(?:\(\s*(?:\)|--|/\*)|--|/\*))?)""")
 """A word, and whether it may be called without arguments: only comments can stand before and in its parentheses."""
-REFUSED = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""Polars panics where it has not thought of something, as at `least()`; that is no `Exception`."""
 _UNKNOWN = "reprise_no_such_function"
 
 

@@ -24,6 +24,8 @@ Bools = npt.NDArray[np.bool_]
 INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)? ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 """ISO 8601, as it is written in text: a date, or a date and a time with or without an offset."""
 ZONED = r":[0-9]{2}[0-9:.]* ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+REFUSED = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""Polars panics where it has not thought of something, as at `least()`; that is no `Exception`."""
 END_OF_TIME = 1 << 62
 """Watermark of a source that has ended: every window closes."""
 
@@ -65,10 +67,29 @@ def _other_string(kind: pa.DataType) -> bool:
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
-    """A frame over the same rows."""
+    """A frame over the same rows.  ColumnError for a column of a type that polars has not."""
+    if any("fixed_size_list" in str(kind) for kind in table.schema.types):
+        table = table.take(
+            pa.array(np.arange(table.num_rows))
+        )  # of a slice polars reads the nulls of other rows
+    try:
+        return _frame(table)
+    except REFUSED:
+        names = table.column_names
+    for at, name in enumerate(names):
+        try:
+            _frame(table.select([at]))
+        except REFUSED:
+            kind = table.schema.field(at).type
+            raise ColumnError(
+                f"column {name!r} holds {kind}, which this operator does not take; CAST or leave it out at the source"
+            ) from None
+    raise ColumnError(f"several columns of the input have one name; its columns are {', '.join(names)}")
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(table)
-    if not isinstance(frame, pl.DataFrame):
-        raise TypeError(f"expected a table, found {type(table).__name__}")
+    assert isinstance(frame, pl.DataFrame)
     return frame
 
 

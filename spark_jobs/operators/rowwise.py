@@ -18,8 +18,9 @@ import pyarrow as pa
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators.exact import exact
-from reprise.spark_jobs.operators.expressions import REFUSED, parse_expression
+from reprise.spark_jobs.operators.expressions import parse_expression
 from reprise.spark_jobs.operators.frames import (
+    REFUSED,
     ColumnError,
     canonical,
     inbox_table,
@@ -185,11 +186,17 @@ class FlatMap(Map):
     def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
         if self.explode:
             for name in self.explode:
-                if name not in frame.columns:
+                kind = frame.schema.get(name)
+                if kind != pl.List:
+                    found = "is not in the input" if kind is None else f"holds {kind} and no lists"
                     raise ColumnError(
-                        f"column {name!r} is not in the input; its columns are {', '.join(frame.columns)}"
+                        f"column {name!r} {found}; the input's columns are {', '.join(frame.columns)}"
                     )
-            frame = frame.filter(pl.col(self.explode[0]).list.len() > 0).explode(list(self.explode))
+            lengths = frame.select(pl.col(self.explode).list.len().fill_null(0))
+            first = lengths.to_series()
+            if any(not first.equals(each.alias(first.name)) for each in lengths):
+                raise ColumnError(f"lists of {', '.join(self.explode)} are not equally long in a row")
+            frame = frame.filter(first > 0).explode(list(self.explode))
         return super()._apply(frame) if frame.height else None
 
     def _as_before(self, out: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -75,6 +75,29 @@ def test_flat_map_explodes_lists_and_drops_rows_without_items() -> None:
     assert only(FlatMap(explode=["tags"]), lists.slice(1, 2)) is None
 
 
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (pa.table({"a": [1], "b": [[1]]}), "column 'a' holds Int64 and no lists"),
+        (pa.table({"a": [[1], None], "b": [[1], [1]]}), "lists of a, b are not equally long"),
+        (pa.table({"a": [[1], []], "b": [[1], [1]]}), "lists of a, b are not equally long"),
+        (pa.table({"a": [[1, 2]], "b": [[1]]}), "lists of a, b are not equally long"),
+        (pa.table({"a": pa.array([1], pa.decimal256(50, 0))}), r"column 'a' holds decimal256\(50, 0\)"),
+        (pa.table([[1], [1]], names=["a", "a"]), "several columns of the input have one name"),
+    ],
+)  # fmt: skip
+def test_columns_that_a_flat_map_does_not_take_are_named(rows: pa.Table, reason: str) -> None:
+    with pytest.raises(ColumnError, match=reason):
+        run(FlatMap(explode=["a", "b"]), [inbox(1, rows)])
+
+
+def test_fixed_size_lists_with_nulls_may_be_slices() -> None:
+    lists = pa.array([[1, 2], None, [3, None]], pa.list_(pa.int64(), 2))
+    rows = pa.table({"v": lists, "s": pa.StructArray.from_arrays([lists], ["v"])})
+    for batch in (rows.slice(1), pa.concat_tables([rows.slice(1, 1), rows.slice(2)])):
+        assert only(Filter(where="v IS NULL OR v IS NOT NULL"), batch) == rows.to_pylist()[1:]
+
+
 def test_functions_are_named_by_module() -> None:
     assert only(Map(function=f"{HERE}:words"), ROWS) == [
         {"n": 3, "word": ["x", "y"]},
