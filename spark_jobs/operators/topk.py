@@ -171,7 +171,10 @@ class TopK(Operator):
         group_slots = state.groups.slots(per)
         last = np.zeros(groups.size, np.int64)
         last[groups.codes] = np.arange(table.num_rows)
-        kind = _kind(table.schema.field(self.by).type)
+        kind = table.schema.field(self.by).type
+        kind, new = (
+            (state.kind, new.astype(state.value.dtype)) if pa.types.is_null(kind) else (_kind(kind), new)
+        )
         if state.listed.any() and kind != state.kind:
             raise ColumnError(f"{self.by!r} changed its type from {state.kind} to {kind} between batches")
         state.kind = kind
@@ -186,6 +189,8 @@ class TopK(Operator):
     def _values(self, table: pa.Table) -> tuple[Values, Bools]:
         """The column `by` as numbers, and which rows can be on a list."""
         kind = column(table, self.by).type
+        if pa.types.is_null(kind):
+            return np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.bool_)
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
             raise ColumnError(f"{self.by!r} must hold numbers to rank by, not {kind}")
         own, valid = numbers(table, self.by)
