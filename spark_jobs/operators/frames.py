@@ -204,13 +204,26 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     return any(is_one(kind) and is_one(other) for is_one in of_one_kind)
 
 
-def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a safe cast to the other type may change a value without a word."""
+def are_one_key(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether equal keys of both types go to one partition, and are found as one key."""
     of = pa.types
-    if of.is_floating(kind) or of.is_decimal(kind):
-        narrower = of.is_floating(other) and (of.is_decimal(kind) or kind.bit_width > other.bit_width)
-        return bool(narrower or of.is_boolean(other) or of.is_integer(other))
-    return bool(of.is_timestamp(kind) and (of.is_date(other) or getattr(other, "tz", None) != kind.tz))
+    if of.is_null(kind) or of.is_null(other) or (of.is_floating(kind) and of.is_floating(other)):
+        return True
+    if of.is_decimal(kind) and of.is_decimal(other):
+        return bool(kind.scale == other.scale)
+    if of.is_time(kind) or of.is_duration(kind):
+        return bool(kind.equals(other))
+    return keeps_values(kind, other) and keeps_values(other, kind)
+
+
+def require_one_key(kinds: pa.Schema, others: pa.Schema, names: Iterable[str]) -> None:
+    """ColumnError for a key column of two types that are not one key."""
+    for name in names:
+        kind, other = kinds.field(name).type, others.field(name).type
+        if not are_one_key(kind, other):
+            raise ColumnError(
+                f"key column {name!r} holds {kind} in some rows and {other} in others; CAST it in a Map"
+            )
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -255,14 +268,18 @@ def rows(columns: dict[str, Any]) -> pa.Table | None:
 
 
 def concat(tables: Sequence[pa.Table | None]) -> pa.Table | None:
-    """The rows of several outputs one after the other; None when there are none.  ColumnError when their columns
-    differ."""
+    """The rows of several tables one after the other; None when there are none.  ColumnError when their columns differ,
+    but for those of nulls alone."""
     some = [t for t in tables if t is not None and t.num_rows]
     if len(some) <= 1:
         return some[0] if some else None
     try:
-        return pa.concat_tables(some).combine_chunks()
-    except pa.ArrowInvalid as error:
+        if any(t.column_names != some[0].column_names for t in some):
+            raise ColumnError(
+                f"columns changed between batches: {some[0].column_names}, {some[-1].column_names}"
+            )
+        return pa.concat_tables(some, promote_options="default").combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ColumnError(f"columns changed between batches: {error}") from error
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reprise.spark_jobs.operators.chunks import ChunkStore
-from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, plain
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, plain, require_one_key
 from reprise.spark_jobs.pages import Part
 from reprise.spark_jobs.spill import SpillStore
 
@@ -119,7 +119,9 @@ class KeyIndex:
         return found
 
     def find(self, groups: Groups) -> Ints:
-        """The slot of each group's key; -1 for unknown keys."""
+        """The slot of each group's key; -1 for unknown keys.  ColumnError where keys have another type than known ones."""
+        if self.by and (known := self._keys.schema) is not None and not known.equals(groups.keys.schema):
+            require_one_key(known, groups.keys.schema, self.by)
         values = values_of(groups.keys, self.by, groups.size)
         return np.fromiter(map(self._slots.get, values, repeat(-1)), np.int64, groups.size)
 
