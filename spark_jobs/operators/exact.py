@@ -124,9 +124,9 @@ class _Types:
             return [pl.Int128() if kind.is_integer() else kind for kind in kinds]
         for node, kind in zip(nodes, kinds, strict=True):
             for name in _read(node).meta.root_names() if kind == pl.Decimal else ():
-                if self.schema.get(name) == pl.Decimal:
+                if isinstance(self.schema.get(name), pl.Decimal | pl.Struct | pl.List):
                     raise ColumnError(
-                        f"{name!r} is a decimal and is compared with a float; write CAST({name} AS DOUBLE)"
+                        f"{name!r} holds decimals and is compared with a float; write CAST({name} AS DOUBLE)"
                     )
         return [_OF_FLOATS if kind.is_integer() else kind for kind in kinds]
 
