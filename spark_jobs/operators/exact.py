@@ -30,7 +30,7 @@ _LEAVES = ("Literal", "Column", "evaluation")
 _SHORT = re.compile(r"\d(ns|us|ms|s|m|h)\b")
 """An interval of less than days."""
 _SUMS = ("Plus", "Minus", "Multiply", "Add", "Sub", "Mul")
-_COMPARISONS = ("Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsIn")
+_COMPARISONS = ("Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsIn", "Contains")
 
 
 def exact(expression: pl.Expr, schema: pl.Schema) -> pl.Expr:
@@ -112,10 +112,8 @@ class _Types:
         elif name in _COMPARISONS:
             wanted = self._compared([of[each] for each in at], wanted)
         for each, kind, now, then in zip(at, kinds, inner, wanted, strict=True):
-            if now != then:
-                of[each] = self._cast(of[each], pl.List(then) if isinstance(kind, pl.List) else then)
-                if then == _OF_FLOATS:
-                    of[each] = self._cast(of[each], pl.Float64)
+            for one in () if now == then else (then, pl.Float64()) if then == _OF_FLOATS else (then,):
+                of[each] = self._cast(of[each], pl.List(one) if isinstance(kind, pl.List) else one)
         return self._cast(node, pl.Int128) if name in _SUMS and whole else node
 
     def _compared(self, nodes: Sequence[Node], kinds: Sequence[pl.DataType]) -> list[pl.DataType]:
@@ -165,7 +163,7 @@ def _inner(kind: pl.DataType) -> pl.DataType:
 def _name(function: Node) -> str:
     while isinstance(function, dict):
         name, inner = next(iter(function.items()))
-        function = inner if name in ("Sql", "Binary", "TemporalExpr") else name
+        function = inner if name in ("Sql", "Binary", "ListExpr", "TemporalExpr") else name
     return str(function)
 
 

@@ -325,6 +325,7 @@ def test_a_filter_compares_decimals_exactly() -> None:
         ("i = f", "38 digits .15 where it meets a float"),
         ("f > 9007199254740993", "38 digits .15 where it meets a float"),
         ("i IN (1e0, 2)", "38 digits .15 where it meets a float"),
+        ("array_contains(g, f)", "38 digits .15 where it meets a float"),
         ("a > f", "'a' holds decimals and is compared with a float; write CAST"),
         ("q.a > f", "'q' holds decimals and is compared"),
         ("a * 0.5 > f", "'a' holds decimals and is compared with a float; write CAST"),
@@ -336,6 +337,7 @@ def test_what_cannot_be_exact_is_refused_in_each_operator(expression: str, reaso
     rows = NUMBERS.slice(0, 1).append_column("f", pa.array([2.0**53]))
     rows = rows.set_column(0, "i", pa.array([2**53 + 1])).append_column("d", pa.array([date(9999, 1, 1)]))
     rows = rows.append_column("n", pa.array([1], pa.timestamp("ns")))
+    rows = rows.append_column("g", pa.array([[2**53 + 1]]))
     rows = rows.set_column(5, "q", pa.StructArray.from_arrays([rows["a"].chunk(0)], ["a"]))
     for operator in (Map(select={"x": expression}), Filter(where=f"{expression} IS NOT NULL")):
         with pytest.raises(ColumnError, match=reason):
