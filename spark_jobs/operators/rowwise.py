@@ -146,7 +146,7 @@ class Map(Operator):
             except REFUSED:
                 told = _REASONS.get(beyond[1] if beyond else "", _TOO_LONG)
                 return ColumnError(
-                    f"{each.meta.output_name()!r}: {told}; make it a float first, e.g. `x * 1.0`"
+                    f"{each.meta.output_name()!r}: {told}; CAST it first, e.g. `CAST(x AS DOUBLE)`"
                 )
         return ColumnError(f"{reason}; the input's columns are {columns}")
 
