@@ -28,7 +28,7 @@ import pyarrow.json
 
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
-from reprise.spark_jobs.operators.frames import canonical, cuts
+from reprise.spark_jobs.operators.frames import canonical, keeps_values
 from reprise.spark_jobs.operators.parameters import choice
 
 for _name in (
@@ -164,8 +164,8 @@ class Arrow(Decoder):
             if self._schema is None:
                 return canonical(table)
             for field in self._schema:
-                if cuts(kind := table.schema.field(field.name).type, field.type):
-                    raise DecodeError(f"column {field.name!r} holds {kind}, which {field.type} would cut")
+                if not keeps_values(kind := table.schema.field(field.name).type, field.type):
+                    raise DecodeError(f"column {field.name!r} holds {kind}, which {field.type} would change")
             return table.select(self._schema.names).cast(self._schema)
         except (ValueError, TypeError, LookupError, OSError, pa.ArrowNotImplementedError) as error:
             raise DecodeError(f"not an Arrow stream with these columns: {error}") from None

@@ -220,13 +220,18 @@ def _scanned(ufunc: np.ufunc, values: Array, starts: Ints, lengths: Ints) -> Arr
 
 def numbers(table: pa.Table, name: str) -> tuple[Array | None, Bools | None]:
     """Non-null values of a column as int64, uint64 or float64 (None: not numbers), and which rows they are (None: all).
-    Times are microseconds, decimals whole numbers of their last digit.  ColumnError: one is beyond 64 bits."""
+    Times are microseconds, decimals whole numbers of their last digit.  ColumnError: one is none of 64 bits."""
     array = column(table, name)
     kind = array.type
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     array = array.drop_null()
     if pa.types.is_timestamp(kind):
-        array = array.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())
+        try:
+            array = array.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
+        except pa.ArrowInvalid:
+            raise ColumnError(
+                f"{name!r}: a time is no whole number of microseconds of 64 bits; CAST it in a Map"
+            ) from None
     elif pa.types.is_floating(kind) or pa.types.is_null(kind):
         array = array.cast(pa.float64())
     elif pa.types.is_decimal(kind):

@@ -37,6 +37,11 @@ class ChunkStore:
         if table is not None and table.num_rows:
             self.append(table)
 
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns of the rows; None while there are none."""
+        return self._chunks[0].schema if self._chunks else None
+
     def append(self, table: pa.Table) -> None:
         """Add rows; ColumnError when their columns are not those of the rows before."""
         if (store := at_hand()) is None:

@@ -13,28 +13,22 @@ from functools import lru_cache
 import polars as pl
 
 from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.frames import REFUSED
 
 _WORD = re.compile(r"""\w+(?=(["`]?\s*(?:\(\s*(?:\)|--|/\*)|--|/\*))?)""")
 """A word, and whether it may be called without arguments: only comments can stand before and in its parentheses."""
-_NUMBER = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?<![\w.])(\d+\.\d*|\.\d+)(?![\w.])""",
-    re.DOTALL,
-)
-"""A number with a point, or what may have one within and is none: texts, names and comments."""
-_REFUSED = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""Polars panics where it has not thought of something, as at `least()`; that is no `Exception`."""
 _UNKNOWN = "reprise_no_such_function"
 
 
 def parse_expression(text: str, field: str) -> pl.Expr:
-    """The expression that a text of polars SQL stands for; `*` is all columns.  SpecError where it is none, or where a
-    replay would compute another value."""
-    if str(text).strip() == "*":
-        return pl.all()
+    """The expression of one column that a text of polars SQL stands for.  SpecError where it is none, and where a replay
+    would compute another value."""
     try:
-        found = pl.sql_expr(_with_floats(text) if "/" in _plain(text) else text)
-    except (*_REFUSED, TypeError) as error:
+        found = pl.sql_expr(text)
+    except (*REFUSED, TypeError) as error:
         raise SpecError(field, f"{text!r} is not a polars SQL expression: {error}") from error
+    if found.meta.has_multiple_outputs():
+        raise SpecError(field, f"{text!r} gives several columns; write one expression for each")
     if varying := next(_calls(text), None):
         raise SpecError(
             field,
@@ -42,21 +36,6 @@ def parse_expression(text: str, field: str) -> pl.Expr:
             '`function` and say `deterministic: false` of the operator (a column of this name is written in "quotes")',
         )
     return found
-
-
-def has_point(text: str) -> bool:
-    """Whether a number with a point is in it, which polars takes for a decimal."""
-    return any(found[1] for found in _NUMBER.finditer(text))
-
-
-def _with_floats(text: str) -> str:
-    """The same expression, with an exponent behind each number with a point: polars divides by decimals to six digits."""
-    return _NUMBER.sub(lambda found: found[0] + ("e0" if found[1] else ""), text)
-
-
-def _plain(text: str) -> str:
-    """Without texts, names in quotes and comments."""
-    return _NUMBER.sub(lambda found: found[1] or " ", text)
 
 
 def _calls(text: str) -> Iterator[str]:
@@ -77,7 +56,7 @@ def _calls(text: str) -> Iterator[str]:
 def _is_read(text: str) -> bool:
     try:
         pl.sql_expr(text)
-    except _REFUSED:
+    except REFUSED:
         return False
     return True
 
@@ -87,6 +66,6 @@ def _varies(call: str) -> bool:
     """Whether polars makes a time of nothing but this, or another value when it is asked again."""
     try:
         first, again = (pl.select(pl.sql_expr(call)) for _ in range(2))
-    except _REFUSED:
+    except REFUSED:
         return False
     return first.dtypes[0].is_temporal() or not first.equals(again)

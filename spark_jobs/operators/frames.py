@@ -24,6 +24,8 @@ Bools = npt.NDArray[np.bool_]
 INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)? ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 """ISO 8601, as it is written in text: a date, or a date and a time with or without an offset."""
 ZONED = r":[0-9]{2}[0-9:.]* ?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+REFUSED = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""Polars panics where it has not thought of something, as at `least()`; that is no `Exception`."""
 END_OF_TIME = 1 << 62
 """Watermark of a source that has ended: every window closes."""
 
@@ -71,10 +73,29 @@ def _canonical(kind: pa.DataType) -> pa.DataType | None:
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
-    """A frame over the same rows."""
+    """A frame over the same rows.  ColumnError for a column of a type that polars has not."""
+    if any("fixed_size_list" in str(kind) for kind in table.schema.types):
+        table = table.take(
+            pa.array(np.arange(table.num_rows))
+        )  # of a slice polars reads the nulls of other rows
+    try:
+        return _frame(table)
+    except REFUSED:
+        names = table.column_names
+    for at, name in enumerate(names):
+        try:
+            _frame(table.select([at]))
+        except REFUSED:
+            kind = table.schema.field(at).type
+            raise ColumnError(
+                f"column {name!r} holds {kind}, which this operator does not take; CAST or leave it out at the source"
+            ) from None
+    raise ColumnError(f"several columns of the input have one name; its columns are {', '.join(names)}")
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(table)
-    if not isinstance(frame, pl.DataFrame):
-        raise TypeError(f"expected a table, found {type(table).__name__}")
+    assert isinstance(frame, pl.DataFrame)
     return frame
 
 
@@ -212,29 +233,26 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     return any(is_one(kind) and is_one(other) for is_one in of_one_kind)
 
 
-def require_one_kind(keys: pa.Table, known: Mapping[str, pa.DataType]) -> None:
-    """ColumnError where a key holds values of another kind than other rows have: 1 and 1.0 are different keys, and go to
-    different partitions, though Python takes them for one."""
+def are_one_key(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether equal keys of both types go to one partition, and are found as one key."""
     of = pa.types
-    kinds = (of.is_integer, of.is_floating, of.is_decimal, of.is_timestamp, is_text, is_bytes)
-    for name, other in known.items():
-        held = keys.schema.field(name).type
-        if held.equals(other) or of.is_null(held) or of.is_null(other):
-            continue
-        alike = any(is_one(held) and is_one(other) for is_one in kinds)
-        if not alike or getattr(held, "scale", 0) != getattr(other, "scale", 0):
+    if of.is_null(kind) or of.is_null(other) or (of.is_floating(kind) and of.is_floating(other)):
+        return True
+    if of.is_decimal(kind) and of.is_decimal(other):
+        return bool(kind.scale == other.scale)
+    if of.is_time(kind) or of.is_duration(kind):
+        return bool(kind.equals(other))
+    return keeps_values(kind, other) and keeps_values(other, kind)
+
+
+def require_one_key(kinds: pa.Schema, others: pa.Schema, names: Iterable[str]) -> None:
+    """ColumnError for a key column of two types that are not one key."""
+    for name in names:
+        kind, other = kinds.field(name).type, others.field(name).type
+        if not are_one_key(kind, other):
             raise ColumnError(
-                f"key column {name!r} holds {held}, and {other} in other rows; give it one type in all inputs"
+                f"key column {name!r} holds {kind} in some rows and {other} in others; CAST it in a Map"
             )
-
-
-def cuts(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a safe cast to the other type may change a value without a word."""
-    of = pa.types
-    if of.is_floating(kind) or of.is_decimal(kind):
-        narrower = of.is_floating(other) and (of.is_decimal(kind) or kind.bit_width > other.bit_width)
-        return bool(narrower or of.is_boolean(other) or of.is_integer(other))
-    return bool(of.is_timestamp(kind) and (of.is_date(other) or getattr(other, "tz", None) != kind.tz))
 
 
 def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -27,7 +27,7 @@ from reprise.spark_jobs.operators.frames import (
     inbox_table,
     later,
     one_row,
-    require_one_kind,
+    require_one_key,
     select,
     times,
     to_arrow,
@@ -269,7 +269,7 @@ class WindowedJoin(Operator):
             or any(_is_null(side, n) for side in (left, right) for n in self.keys)
         ):
             return None
-        require_one_kind(right, {n: left.schema.field(n).type for n in self.keys})
+        left, right = self._with_one_key(left, right)
         near = (pl.col(self.time) - pl.col(_TIME)).abs() <= self.within
         one, other = self._frame(left), self._frame(right).rename({self.time: _TIME})
         if self.outer:
@@ -297,6 +297,16 @@ class WindowedJoin(Operator):
         renamed = self._renamed(lefts, self.right_columns or ())
         rights = {renamed[n]: kind for n, kind in (self.right_columns or {}).items()}
         return canonical(typed(table, {**(self.left_columns or {}), **rights}))
+
+    def _with_one_key(self, left: pa.Table, right: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The same rows with keys of the same types."""
+        require_one_key(left.schema, right.schema, self.keys)
+        for name in self.keys:
+            kinds = [table.schema.field(name).type for table in (left, right)]
+            if kinds[0] != kinds[1]:
+                one = _wider(*kinds)
+                left, right = typed(left, {name: one}), typed(right, {name: one})
+        return left, right
 
     def _frame(self, table: pa.Table) -> pl.DataFrame:
         return to_polars(table).with_columns(pl.Series(self.time, times(table, self.time)))
@@ -339,6 +349,15 @@ def _is_null(table: pa.Table, name: str) -> bool:
 
 def _size(table: pa.Table | None) -> int:
     return 0 if table is None else int(table.num_rows)
+
+
+def _wider(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type of both, where equal keys may be of both."""
+    try:
+        one = [pa.schema([("", kind)]), pa.schema([("", other)])]
+        return pa.unify_schemas(one, promote_options="permissive").field(0).type
+    except pa.ArrowTypeError:  # names of UTC
+        return kind
 
 
 def _types_of(

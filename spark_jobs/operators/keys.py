@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reprise.spark_jobs.operators.chunks import ChunkStore
-from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, require_one_kind
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, column, require_one_key
 from reprise.spark_jobs.pages import Part
 from reprise.spark_jobs.spill import SpillStore
 
@@ -87,14 +87,12 @@ class KeyIndex:
     arrived, which makes freezing a reference and encoding a concatenation.
     """
 
-    __slots__ = ("_keys", "_kinds", "_slots", "by", "size")
+    __slots__ = ("_keys", "_slots", "by", "size")
 
     def __init__(self, by: Sequence[str], keys: pa.Table | None = None, size: int = 0) -> None:
         self.by = tuple(by)
         self._keys = ChunkStore()
         self._slots: dict[Hashable, int] = {}
-        self._kinds: dict[str, pa.DataType] = {}
-        """Types of key columns that have values."""
         self.size = 0
         if size:
             self._add(keys if keys is not None else pa.table({}), size)
@@ -109,8 +107,9 @@ class KeyIndex:
         return found
 
     def find(self, groups: Groups) -> Ints:
-        """The slot of each group's key; -1 for unknown keys.  ColumnError: keys of another kind than the known ones."""
-        require_one_kind(groups.keys, self._kinds)
+        """The slot of each group's key; -1 for unknown keys.  ColumnError where keys have another type than known ones."""
+        if self.by and (known := self._keys.schema) is not None and not known.equals(groups.keys.schema):
+            require_one_key(known, groups.keys.schema, self.by)
         values = values_of(groups.keys, self.by, groups.size)
         return np.fromiter(map(self._slots.get, values, repeat(-1)), np.int64, groups.size)
 
@@ -139,7 +138,6 @@ class KeyIndex:
         self._slots.update(zip(values, range(self.size, self.size + count), strict=True))
         if self.by:
             self._keys.append(keys)
-            self._kinds |= {f.name: f.type for f in keys.schema if not pa.types.is_null(f.type)}
         self.size += count
 
 

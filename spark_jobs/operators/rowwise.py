@@ -8,7 +8,8 @@ its rows alone: it sees a batch, and how rows fall into batches must not show.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -16,8 +17,10 @@ import pyarrow as pa
 
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Operator
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.operators.expressions import has_point, parse_expression
+from reprise.spark_jobs.operators.exact import exact
+from reprise.spark_jobs.operators.expressions import parse_expression
 from reprise.spark_jobs.operators.frames import (
+    REFUSED,
     ColumnError,
     canonical,
     inbox_table,
@@ -29,6 +32,10 @@ from reprise.spark_jobs.operators.parameters import names, steps_as
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.columns import merged, require
 
+_BEYOND = re.compile(r"overflow in decimal|to `(i64|u64|decimal|datetime|duration)|out-of-range")
+"""What polars says of a number or a time that another type does not hold."""
+_REASONS = {"i64": "a whole number is beyond int64", "u64": "a whole number is beyond uint64"}
+_TOO_LONG = "a number has more than 38 digits (15 where it meets a float), or a time is beyond nanoseconds"
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 
 
@@ -50,9 +57,9 @@ class Map(Operator):
         if select is None and where is None and function is None:
             raise SpecError("select", "give at least one of `select`, `where` and `function`")
         self.select = _select(select) if select is not None else None
-        self._of_floats = _of_floats(select) if select is not None else frozenset[int]()
         self.where = parse_expression(where, "where") if where is not None else None
         self.function = _function(function) if function is not None else None
+        self._exact: tuple[pl.Schema, pl.Expr | None, list[pl.Expr] | None] | None = None
         if self.kind.deterministic and steps_as(self, Map):
             self.kind = Kind.CONVERGENT
 
@@ -67,7 +74,7 @@ class Map(Operator):
     def _as_before(self, out: pa.Table, schema: pa.Schema) -> pa.Table:
         """The same with the types of columns that were taken as they are: polars has fewer than Arrow."""
         select = self.select if self.select is not None else [pl.all()]
-        if self.function is not None or any(map(_is_of_several, select)):
+        if self.function is not None:
             return out
         names: dict[str, str | None] = dict(zip(out.column_names, out.column_names, strict=True))
         for each in select:
@@ -91,35 +98,57 @@ class Map(Operator):
         names: dict[str, None] = {}
         for each in self.select if self.select is not None else [pl.all()]:
             require(columns, each.meta.root_names(), "select")
-            several = each.meta.has_multiple_outputs()
-            if several and (columns is None or not each.meta.eq(pl.all())):
+            if not each.meta.eq(pl.all()):
+                names[each.meta.output_name()] = None
+            elif columns is None:
                 return None
-            one = each.meta.output_name(raise_if_undetermined=False)
-            if not several and one is None:
-                return None
-            names |= dict.fromkeys(columns or ()) if several else {str(one): None}
+            else:
+                names |= dict.fromkeys(columns)
         return tuple(names)
 
     def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
         try:
             if self.function is not None:
                 frame = self.function(frame)
-            if self.where is not None:
-                frame = _filtered(frame, self.where)
-            if self.select is not None:
-                frame = _selected(frame, self.select, self._of_floats)
+            if not isinstance(frame, pl.DataFrame):
+                raise ColumnError(f"the function must return a polars DataFrame, not {type(frame).__name__}")
+            where, select = self._exactly(frame.schema)
+            if where is not None:
+                frame = frame.filter(where)
+            if select is not None:
+                frame = frame.select(select)
         except pl.exceptions.ColumnNotFoundError as error:
             missing = str(error).partition("\n")[0]
             columns = ", ".join(frame.columns)
             raise ColumnError(f"column not found: {missing}; the input's columns are {columns}") from error
-        except pl.exceptions.PolarsError as error:
-            columns = ", ".join(f"{name} {kind}" for name, kind in frame.schema.items())
-            raise ColumnError(
-                f"{str(error).partition(chr(10))[0]}; the input's columns are {columns}"
-            ) from error
-        if not isinstance(frame, pl.DataFrame):
-            raise ColumnError(f"the function must return a polars DataFrame, not {type(frame).__name__}")
+        except REFUSED as error:
+            raise self._refused(frame, str(error).partition("\n")[0]) from error
         return to_arrow(frame) if frame.height else None
+
+    def _exactly(self, schema: pl.Schema) -> tuple[pl.Expr | None, list[pl.Expr] | None]:
+        """`where` and `select` for columns of these types."""
+        if self._exact is None or self._exact[0] != schema:
+            where = None if self.where is None else exact(self.where, schema)
+            select = self.select and [
+                each if _is_plain(each) else exact(each, schema) for each in self.select
+            ]
+            self._exact = schema, where, select
+        return self._exact[1:]
+
+    def _refused(self, frame: pl.DataFrame, reason: str) -> ColumnError:
+        """What to say of an expression that polars has not computed."""
+        columns = ", ".join(f"{name} {kind}" for name, kind in frame.schema.items())
+        beyond = _BEYOND.search(reason)
+        where = [] if self.where is None else [self.where.alias("where")]
+        for each in [*where, *(self.select or ())] if beyond else ():
+            try:
+                _ = _is_plain(each) or frame.select(exact(each, frame.schema))
+            except REFUSED:
+                told = _REASONS.get(beyond[1] if beyond else "", _TOO_LONG)
+                return ColumnError(
+                    f"{each.meta.output_name()!r}: {told}; CAST it first, e.g. `CAST(x AS DOUBLE)`"
+                )
+        return ColumnError(f"{reason}; the input's columns are {columns}")
 
 
 class Filter(Map):
@@ -157,11 +186,17 @@ class FlatMap(Map):
     def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
         if self.explode:
             for name in self.explode:
-                if name not in frame.columns:
+                kind = frame.schema.get(name)
+                if kind != pl.List:
+                    found = "is not in the input" if kind is None else f"holds {kind} and no lists"
                     raise ColumnError(
-                        f"column {name!r} is not in the input; its columns are {', '.join(frame.columns)}"
+                        f"column {name!r} {found}; the input's columns are {', '.join(frame.columns)}"
                     )
-            frame = frame.filter(pl.col(self.explode[0]).list.len() > 0).explode(list(self.explode))
+            lengths = frame.select(pl.col(self.explode).list.len().fill_null(0))
+            first = lengths.to_series()
+            if any(not first.equals(each.alias(first.name)) for each in lengths):
+                raise ColumnError(f"lists of {', '.join(self.explode)} are not equally long in a row")
+            frame = frame.filter(first > 0).explode(list(self.explode))
         return super()._apply(frame) if frame.height else None
 
     def _as_before(self, out: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -213,87 +248,22 @@ class Sink(Operator):
         return state, inbox_table(inbox)
 
 
-def _filtered(frame: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
-    """The rows for which it is true."""
-    wide = _widened(frame, where.meta.root_names())
-    found = wide.filter(where)
-    return found.with_columns(
-        pl.col(n).cast(frame.schema[n]) for n in frame.columns if wide.schema[n] != frame.schema[n]
-    )
-
-
-def _selected(frame: pl.DataFrame, select: Sequence[pl.Expr], of_floats: Collection[int]) -> pl.DataFrame:
-    """What the expressions give.  Columns that are taken as they are keep their types; those of these numbers are of floats,
-    though they are computed with decimals.  ColumnError: a whole number that one gives is beyond 64 bits."""
-    if any(map(_is_of_several, select)):
-        return frame.select(select)
-    roots = {name for each in select if not _is_plain(each) for name in each.meta.root_names()}
-    wide = _widened(frame, roots)
-    found, casts = wide.select(select), []
-    for number, each in enumerate(select):
-        if each.meta.eq(pl.all()):
-            named = {n: n for n in frame.columns}
-        elif _is_plain(each):
-            named = {each.meta.output_name(): each.meta.root_names()[0]}
-        else:
-            name, of = each.meta.output_name(), [frame.schema[n] for n in each.meta.root_names()]
-            is_cast = "cast(" in str(each)
-            casts += _narrowed(found[name], of, is_cast)
-            if found.schema[name] == pl.Decimal and number in of_floats and not is_cast:
-                casts.append(pl.col(name).cast(pl.Float64))
-            continue
-        casts += [
-            pl.col(n).cast(frame.schema[of]) for n, of in named.items() if wide.schema[of] != frame.schema[of]
-        ]
-    return found.with_columns(casts)
-
-
-def _narrowed(found: pl.Series, of: Sequence[pl.DataType], is_cast: bool) -> list[pl.Expr]:
-    """How a column that was computed from columns of these types gets one of 64 bits."""
-    if found.dtype == pl.Int128:
-        whole = [kind for kind in of if kind.is_integer()]
-        kind = pl.UInt64 if whole and all(one == pl.UInt64 for one in whole) else pl.Int64
-        if found.cast(kind, strict=False).null_count() > found.null_count():
-            name = "uint64" if kind == pl.UInt64 else "int64"
-            raise ColumnError(
-                f"{found.name!r}: a whole number is beyond {name}; make it a float first, e.g. `x * 1.0`"
-            )
-        return [pl.col(found.name).cast(kind)]
-    if isinstance(found.dtype, pl.List) and found.dtype.inner == pl.Int128:
-        return [pl.col(found.name).cast(pl.List(pl.Int64))]
-    if found.dtype.is_integer() and not is_cast:  # so that `0 AS laps` and `laps + 1 AS laps` go together
-        return [pl.col(found.name).cast(pl.Int64)]
-    return []
-
-
 def _is_plain(each: pl.Expr) -> bool:
     """Whether it takes columns as they are, perhaps under another name."""
     return bool(each.meta.eq(pl.all()) or each.meta.undo_aliases().meta.is_column())
 
 
-def _is_of_several(each: pl.Expr) -> bool:
-    """Whether it computes several columns at once (`COLUMNS('x|y') / 2`)."""
-    return bool(each.meta.has_multiple_outputs() and not each.meta.eq(pl.all()))
-
-
-def _widened(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """The frame with whole numbers in these columns as ones of 128 bits, which do not wrap around in an expression."""
-    whole = [n for n in names if n in frame.columns and frame.schema[n].is_integer()]
-    return frame.with_columns(pl.col(whole).cast(pl.Int128)) if whole else frame
-
-
 def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:
     if isinstance(select, Mapping):
-        return [parse_expression(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
+        return [_selectable(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
     if isinstance(select, str) or not isinstance(select, Sequence):
         raise SpecError("select", "expected a list of SQL expressions or a mapping of names to them")
-    return [parse_expression(text, f"select[{i}]") for i, text in enumerate(select)]
+    return [_selectable(text, f"select[{i}]") for i, text in enumerate(select)]
 
 
-def _of_floats(select: Sequence[str] | Mapping[str, str]) -> frozenset[int]:
-    """Numbers of the expressions in which there is one like 0.1."""
-    texts = select.values() if isinstance(select, Mapping) else select
-    return frozenset(number for number, text in enumerate(texts) if has_point(str(text)))
+def _selectable(text: str, field: str) -> pl.Expr:
+    """An expression, or all columns."""
+    return pl.all() if str(text).strip() == "*" else parse_expression(text, field)
 
 
 def _function(path: str) -> Function:

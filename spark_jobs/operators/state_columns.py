@@ -18,7 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Tables
-from reprise.spark_jobs.operators.frames import ColumnError, cuts
+from reprise.spark_jobs.operators.frames import ColumnError, keeps_values
 from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.spill import Spillable
 
@@ -71,7 +71,7 @@ class RowType:
         if missing := [name for name in self.names if name not in table.column_names]:
             raise ColumnError(f"no column {missing[0]!r} among {table.column_names}")
         for name, kind in zip(self.names, self.schema.types, strict=True):
-            if cuts(held := table.schema.field(name).type, kind):
+            if not keeps_values(held := table.schema.field(name).type, kind):
                 raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: cast it first")
         try:
             return table.select(self.names).cast(self.schema)

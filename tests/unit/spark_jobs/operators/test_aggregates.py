@@ -57,6 +57,7 @@ def test_each_batch_tells_of_its_keys_what_all_rows_so_far_make(stream: list[lis
         (pa.float32(), [0.5, None, 1.5], (2.0, 0.5, 1.5)),
         (pa.decimal128(5, 2), [Decimal("0.50"), None, Decimal("1.50")], (2.0, 0.5, 1.5)),
         (pa.timestamp("ms"), [1, 2, None], (3000, 1000, 2000)),
+        (pa.timestamp("ns"), [-1000, None, 2000], (1, -1, 2)),
         (pa.null(), [None, None, None], (None, None, None)),
         (pa.float64(), [math.inf, 1.0, 2.0], (math.inf, 1.0, math.inf)),
     ],
@@ -146,6 +147,13 @@ def test_a_form_that_is_no_aggregate_is_named(forms: Any, field: str, reason: st
     with pytest.raises(SpecError, match=reason) as caught:
         parse_aggregates(forms)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(("unit", "value"), [("ns", -1), ("ns", 1001), ("s", 2**60), ("ms", -(2**60))])
+def test_a_time_that_is_no_microsecond_is_refused(unit: str, value: int) -> None:
+    rows = pa.table({"t": pa.array([value], pa.timestamp(unit))})
+    with pytest.raises(ColumnError, match="'t': a time is no whole number of microseconds"):
+        run(KeyedAggregate(keys=[], aggregate={"x": "min(t)"}), [inbox(1, rows)])
 
 
 def test_spaces_in_a_form_and_in_the_name_of_a_column_are_taken() -> None:

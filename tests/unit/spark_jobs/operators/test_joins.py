@@ -216,6 +216,35 @@ def test_rows_whose_columns_change_are_named_and_not_joined() -> None:
         run(join, [inbox(1, {"l": table([(0, "a")], "x", 0)}), inbox(2, {"l": texts})])
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "met"),
+    [
+        (pa.array([1, -1], pa.int32()), pa.array([1, -1], pa.int64()), 2),
+        (pa.array([2**53], pa.int64()), pa.array([2**53 + 1], pa.uint64()), 0),
+        (pa.array([1, -1], pa.timestamp("us")), pa.array([1000, -1001], pa.timestamp("ns")), 1),
+        (pa.array([1]).cast(pa.decimal128(20, 1)), pa.array([1]).cast(pa.decimal128(21, 1)), 1),
+        (pa.nulls(1), pa.array([1]), 0),
+        (pa.array(["a"]), pa.array(["a"], pa.large_string()), 1),
+    ],
+)
+@pytest.mark.parametrize("how", ["inner", "full"])
+def test_keys_of_two_widths_and_units_meet(how: str, left: pa.Array, right: pa.Array, met: int) -> None:
+    of = {} if how == "inner" else {"left_columns": {}, "right_columns": {}}
+    join = WindowedJoin(left="l", right="r", keys=["k"], within="1s", how=how, **of)
+    tables = {n: pa.table({"k": keys, "time": [1] * len(keys)}) for n, keys in (("l", left), ("r", right))}
+    (out,) = run(join, [inbox(1, tables)])
+    assert (0 if out is None else out.num_rows) == met
+
+
+def test_columns_of_nulls_alone_get_a_type_with_later_rows() -> None:
+    join = WindowedJoin(left="l", right="r", keys=["key"], within="1s")
+    nulls = pa.table({"time": [0], "key": pa.nulls(1), "x": pa.nulls(1)})
+    both = {"l": table([(0, "a")], "x", 5), "r": table([(0, "a")], "y", 7)}
+    for order in ([{"l": nulls}, both], [both, {"l": nulls}]):
+        outputs = run(join, [inbox(n, tables) for n, tables in enumerate(order, 1)])
+        assert [out.to_pylist() for out in outputs if out] == [[{"key": "a", "time": 0, "x": 5, "y": 7}]]
+
+
 @pytest.mark.parametrize("columns", [["key", "y"], ["y"], ["y", "key"]])
 def test_a_left_join_has_the_same_columns_before_the_table_has_rows(columns: list[str]) -> None:
     join = StreamTableJoin(stream="s", table="t", keys=["key"], how="left", columns=columns)

@@ -215,6 +215,28 @@ def test_a_time_is_the_same_key_in_another_unit() -> None:
     assert state.find(group(finer, ["k"])).tolist() == [1, -1, 0, -1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        (pa.decimal128(20, 1), pa.decimal128(21, 2)),
+        (pa.duration("us"), pa.duration("ns")),
+        (pa.int64(), pa.float64()),
+        (pa.bool_(), pa.int64()),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+    ],
+)
+def test_keys_that_meet_other_partitions_are_refused(kind: pa.DataType, other: pa.DataType) -> None:
+    """In a state, and on both sides of a join."""
+    one, two = (pa.table({"k": pa.array([1]).cast(k, safe=False), "time": [1]}) for k in (kind, other))
+    join = WindowedJoin(left="l", right="r", keys=["k"], within="1s")
+    for operator, batches in (
+        (KeyedCount(keys=["k"]), [inbox(1, one), inbox(2, two)]),
+        (join, [inbox(1, {"l": one, "r": two})]),
+    ):
+        with pytest.raises(ColumnError, match=r"key column 'k' holds .* in some rows and .* in others; CAST"):
+            run(operator, batches)
+
+
 def test_rows_without_key_columns_form_one_group() -> None:
     groups = group(pa.table({"n": [1, 2, 3]}), [])
     assert (groups.codes.tolist(), groups.size) == ([0, 0, 0], 1)

@@ -129,6 +129,19 @@ def test_a_key_leaves_the_list_with_null_and_comes_back_at_its_old_place_among_e
     ]
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.decimal128(9, 2), pa.float64()], ids=str)
+@pytest.mark.parametrize("scope", ["stream", "batch"])
+def test_a_batch_of_nulls_alone_has_no_type(scope: str, kind: pa.DataType) -> None:
+    typed = pa.array([1, 2], pa.int16()).cast(kind)
+    values = [pa.nulls(2), typed, pa.nulls(2), typed]
+    batches = [pa.table({"key": ["a", "b"], "value": column}) for column in values]
+    outputs = check_recovery(
+        TopK(k=1, by="value", keys=["key"], scope=scope), [inbox(n, t) for n, t in enumerate(batches, 1)]
+    )
+    best = [{"key": "b", "value": 2, "rank": 1}]
+    assert [out and out.to_pylist() for out in outputs] == [None, best, None, best]
+
+
 @pytest.mark.parametrize("scope", ["stream", "batch"])
 @pytest.mark.parametrize(
     ("columns", "message"),

@@ -1,0 +1,193 @@
+"""Expressions whose whole numbers, comparisons and times are exact.
+
+Problem: polars computes in the types that it meets: a year has 32 bits, products wrap around, a whole number is compared
+with a float as a float, and nanoseconds with microseconds as the latter.  The parsed expression gets casts instead.
+Invariant: each whole number has 128 bits, and each cast keeps the value or fails.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import polars as pl
+
+from reprise.spark_jobs.operators.frames import ColumnError
+
+Node = Any
+"""Of an expression, as polars writes it to JSON: an object with one key, or a part of one."""
+_WHOLE = pl.Decimal(38, 0)
+"""Whole numbers in arithmetic: polars fails where a decimal overflows, and wraps integers around."""
+_SUMMED = 28
+"""Digits of what is summed: ten more hold the sum, of which polars tests only some."""
+_OF_FLOATS = pl.Decimal(15, 0)
+"""Whole numbers that a float keeps."""
+_LEAVES = ("Literal", "Column", "evaluation")
+"""Parts that stay as they are; the last is that of each element of a list."""
+_SHORT = re.compile(r"\d(ns|us|ms|s|m|h)\b")
+"""An interval of less than days."""
+_SUMS = ("Plus", "Minus", "Multiply", "Add", "Sub", "Mul")
+_COMPARISONS = ("Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsIn", "Contains")
+
+
+def exact(expression: pl.Expr, schema: pl.Schema) -> pl.Expr:
+    """The same expression over columns of these types, without a step that wraps around or rounds.  Unless it is a CAST, a
+    whole number gets 64 bits, and what is made with a number like 0.1 is a float.  ColumnError: it compares a decimal with a
+    float."""
+    types, tree = _Types(schema), _written(expression)
+    found = _read(exact_tree := types.exact(tree))
+    if "Cast" in _written(expression.meta.undo_aliases()):
+        return found
+    kind = types.kind(exact_tree)
+    if _inner(kind).is_integer():
+        of = [one for name in expression.meta.root_names() if (one := schema[name]).is_integer()]
+        whole = pl.UInt64() if of and all(one == pl.UInt64 for one in of) else pl.Int64()
+        return found.cast(pl.List(whole) if isinstance(kind, pl.List) else whole)
+    is_float = kind == pl.Decimal and any(_has_point(*each) for each in _decimals(tree))
+    return found.cast(pl.Float64) if is_float else found
+
+
+def _has_point(digits: int, scale: int) -> bool:
+    """Whether a number that polars takes for a decimal is written with a point; so it takes whole ones beyond 64 bits."""
+    return scale > 0 or digits < 19
+
+
+def _decimals(node: Node) -> list[tuple[int, int]]:
+    """Digits and scale of each decimal that is written in it."""
+    if isinstance(node, dict) and isinstance(scalar := node.get("Scalar"), dict) and "Decimal" in scalar:
+        _, digits, scale = scalar["Decimal"]
+        return [(digits, scale)]
+    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return [each for part in parts for each in _decimals(part)]
+
+
+class _Types:
+    """Rewrites expressions over columns of these types."""
+
+    def __init__(self, schema: pl.Schema) -> None:
+        self.schema, self.frame = schema, pl.LazyFrame(schema=schema)
+
+    def exact(self, node: Node) -> Node:
+        """The node with exact parts."""
+        if not isinstance(node, dict) or not node:
+            return [self.exact(each) for each in node] if isinstance(node, list) else node
+        inner = {key: value if key in _LEAVES else self.exact(value) for key, value in node.items()}
+        kind, of = next(iter(inner.items()))
+        if kind == "Column":
+            return self._wide(node)
+        if kind == "BinaryExpr":
+            return self._operation(inner, of, ("left", "right"), of["op"])
+        if kind == "Ternary":
+            return self._operation(inner, of, ("truthy", "falsy"), None)
+        if kind == "Function":
+            inner = self._function(inner)
+        return self._summed(inner, of, "Sum") if kind == "Agg" and "Sum" in of else inner
+
+    def _function(self, node: Node) -> Node:
+        of, name = node["Function"]["input"], _name(node["Function"]["function"])
+        kinds = [self.kind(each) for each in of]
+        if name == "CumSum":
+            return self._summed(node, of, 0)
+        if name == "ToFloat" and kinds[0].is_integer():
+            of[0] = self._cast(of[0], pl.Float64)
+        elif name == "Abs":
+            of[0] = self._wide(of[0])
+        elif name == "OffsetBy" and _is_cut(kinds[0], of[1]):
+            of[0] = self._cast(of[0], pl.Datetime("us", getattr(kinds[0], "time_zone", None)))
+        return self._operation(node, of, range(len(of)), name)
+
+    def _operation(self, node: Node, of: Any, at: Sequence[Any], name: str | None) -> Node:
+        """A node with operands `of[at]`, which are made of one kind."""
+        kinds = [self.kind(of[each]) for each in at]
+        inner = [_inner(kind) for kind in kinds]
+        wanted = [_in_unit(kind, inner) for kind in inner]
+        whole = all(kind.is_integer() for kind in inner)
+        if name in _SUMS and whole:
+            wanted = [_WHOLE for _ in inner]
+        elif name == "Div":
+            wanted = [pl.Float64() if kind == pl.Decimal else kind for kind in inner]
+        elif name in _COMPARISONS:
+            wanted = self._compared([of[each] for each in at], wanted)
+        for each, kind, now, then in zip(at, kinds, inner, wanted, strict=True):
+            for one in () if now == then else (then, pl.Float64()) if then == _OF_FLOATS else (then,):
+                of[each] = self._cast(of[each], pl.List(one) if isinstance(kind, pl.List) else one)
+        return self._cast(node, pl.Int128) if name in _SUMS and whole else node
+
+    def _compared(self, nodes: Sequence[Node], kinds: Sequence[pl.DataType]) -> list[pl.DataType]:
+        """In which types values of these are compared."""
+        if not any(kind.is_float() for kind in kinds):
+            return [pl.Int128() if kind.is_integer() else kind for kind in kinds]
+        for node, kind in zip(nodes, kinds, strict=True):
+            for name in _read(node).meta.root_names() if kind == pl.Decimal else ():
+                if isinstance(self.schema.get(name), pl.Decimal | pl.Struct | pl.List):
+                    raise ColumnError(
+                        f"{name!r} holds decimals and is compared with a float; write CAST({name} AS DOUBLE)"
+                    )
+        return [_OF_FLOATS if kind.is_integer() else kind for kind in kinds]
+
+    def _summed(self, node: Node, of: Any, at: Any) -> Node:
+        kind = self.kind(of[at])
+        if isinstance(kind, pl.Decimal):
+            of[at] = self._cast(of[at], pl.Decimal(_SUMMED, kind.scale))
+        if not kind.is_integer():
+            return node
+        of[at] = self._cast(of[at], pl.Decimal(_SUMMED, 0))
+        return self._cast(node, pl.Int128)
+
+    def _wide(self, node: Node) -> Node:
+        """Whole numbers, also in lists, as ones of 128 bits."""
+        kind = self.kind(node)
+        if not _inner(kind).is_integer():
+            return node
+        return self._cast(node, pl.List(pl.Int128) if isinstance(kind, pl.List) else pl.Int128)
+
+    def kind(self, node: Node) -> pl.DataType:
+        """What it gives."""
+        (kind,) = self.frame.select(_read(node)).collect_schema().dtypes()
+        return kind
+
+    def _cast(self, node: Node, kind: pl.DataType | type[pl.DataType]) -> Node:
+        cast = _written(pl.col("").cast(kind))
+        cast["Cast"]["expr"] = node
+        return cast
+
+
+def _inner(kind: pl.DataType) -> pl.DataType:
+    """What is in a list of this type, or the type itself."""
+    return kind.inner if isinstance(kind, pl.List) else kind  # type: ignore[return-value]
+
+
+def _name(function: Node) -> str:
+    while isinstance(function, dict):
+        name, inner = next(iter(function.items()))
+        function = inner if name in ("Sql", "Binary", "ListExpr", "TemporalExpr") else name
+    return str(function)
+
+
+def _is_cut(kind: pl.DataType, interval: Node) -> bool:
+    """Whether a time of this type with an interval added may be none of the type."""
+    return kind == pl.Datetime("ms") or (kind == pl.Date and bool(_SHORT.search(json.dumps(interval))))
+
+
+def _in_unit(kind: pl.DataType, others: Sequence[pl.DataType]) -> pl.DataType:
+    """The type of a time in the finest unit of all."""
+    times = [each for each in others if isinstance(each, (pl.Datetime, pl.Duration))]
+    units = {each.time_unit for each in times}
+    unit: Literal["ns", "us"] = "ns" if "ns" in units else "us"
+    if isinstance(kind, pl.Duration) and len(units) > 1:
+        return pl.Duration(unit)
+    if isinstance(kind, pl.Datetime) and len(units) > 1:
+        return pl.Datetime(unit, kind.time_zone)
+    zones = [each.time_zone for each in times if isinstance(each, pl.Datetime)]
+    return pl.Datetime(unit, zones[0]) if kind == pl.Date and zones else kind
+
+
+def _written(expression: pl.Expr) -> Node:
+    return json.loads(expression.meta.serialize(format="json"))
+
+
+def _read(node: Node) -> pl.Expr:
+    return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
