@@ -38,6 +38,13 @@ def number(text: str) -> float | Decimal:
         raise ValueError(f"{text[:40]} is beyond all numbers") from None
 
 
+def row(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, for `json.loads`.  ValueError where a name is there twice."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
 def whole(text: str) -> int:
     """A number without a point, for `json.loads`.  ValueError where nothing holds it."""
     if len(text) > _DIGITS:

@@ -229,7 +229,7 @@ def _read_json(path: str) -> _File:
             try:
                 row = json.loads(
                     text.decode(),
-                    object_pairs_hook=_row,
+                    object_pairs_hook=json_values.row,
                     parse_float=json_values.number,
                     parse_int=json_values.whole,
                     parse_constant=_no_number,
@@ -252,12 +252,6 @@ def _read_json(path: str) -> _File:
     for short in columns.values():
         short.extend([None] * (rows - len(short)))
     return _File("json", rows, columns)
-
-
-def _row(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a name is there twice")
-    return found
 
 
 def _no_number(text: str) -> float:

@@ -111,7 +111,7 @@ def test_json_that_is_no_object_is_refused_and_does_not_end_the_process(value: b
 
 def test_text_that_is_not_utf_8_is_refused_before_it_becomes_a_column() -> None:
     found = check(make_decoder("json", COLUMNS, None), [b'{"name": "\xe4"}', '{"name": "ä"}'.encode()])
-    assert "UTF8" in found.bad[0]
+    assert "not UTF-8" in found.bad[0]
     assert found.table["name"].to_pylist() == ["ä"]
 
 
@@ -346,6 +346,39 @@ def test_a_date_of_json_is_text(kind: str) -> None:
     assert set(found.bad) == {2, 3, 4}
     assert found.table["x"].to_pylist() == [date(2024, 2, 29), None]
     assert found.table["y"].to_pylist() == [[date(2024, 2, 29)], [None]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("decimal(38, 38)", "0.5", "-11.5"),
+        ("decimal(10, 2)", '"-11.50"', "1e9"),
+        ("decimal(38, 0)", "1e2", "1e300"),
+        ("list<decimal(4, 1)>", "[1.50]", "[0.55]"),
+        ("float", "0.5", "1e39"),
+        ("list<float>", "[0.5]", "[-1e39]"),
+        ("int8", "-128", "128"),
+        ("timestamp[us]", '"2024-02-29T05:00:00"', '"soon"'),
+        ("date32", '"2024-02-29"', '"2024-02-30"'),
+        ("list<int64>", "[1]", '["1"]'),
+        ("string", '"x"', "true"),
+    ],
+)
+def test_a_number_of_json_is_read_exactly_or_refused_with_its_column(kind: str, good: str, bad: str) -> None:
+    decoder = make_decoder("json", parse_columns({"x": kind, "other": "boolean"}), None)
+    found = decode(decoder, [b'{"x": %s}' % text.encode() for text in (good, bad)])
+    assert found.bad.keys() == {1}
+    assert "column 'x'" in found.bad[1]
+    expected = pa.array([json.loads(good)]).cast(pa.string() if "list" not in kind else pa.list_(pa.string()))
+    assert found.table["x"].to_pylist() == expected.cast(found.table["x"].type).to_pylist()
+
+
+def test_a_bad_message_does_not_make_each_other_one_a_table() -> None:
+    decoder, read = make_decoder("json", COLUMNS, None), list[int]()
+    table = decoder.table
+    decoder.table = lambda values: (read.append(len(values)), table(values))[1]  # type: ignore[method-assign]
+    assert decode(decoder, [*[b"{}"] * 500, b"{", *[b"{}"] * 500]).bad.keys() == {500}
+    assert len(read) < 25
 
 
 def test_a_type_that_json_has_no_values_of_is_refused_at_load() -> None:
