@@ -389,12 +389,16 @@ def test_a_type_that_json_has_no_values_of_is_refused_at_load() -> None:
 
 def test_text_and_bytes_of_arrow_have_one_type_whoever_has_written_them() -> None:
     encoder, decoder = make_encoder("arrow", None), make_decoder("arrow", None, None)
-    kinds = [
-        (pa.string(), pa.binary()),
-        (pa.string_view(), pa.binary_view()),
-        (pa.large_string(), pa.binary()),
+    row = {"s": "a", "b": b"b", "l": ["c"], "m": {"x": "d"}}
+    laid_out = [
+        (pa.string(), pa.binary()), (pa.string_view(), pa.binary_view()), (pa.large_string(), pa.large_binary()),
+    ]  # fmt: skip
+    schemas = [
+        pa.schema([("s", text), ("b", held), ("l", pa.list_(text)), ("m", pa.struct([("x", text)]))])
+        for text, held in laid_out
     ]
-    tables = [pa.table({"s": pa.array(["a"], text), "b": pa.array([b"b"], held)}) for text, held in kinds]
+    tables = [pa.Table.from_pylist([row], schema) for schema in schemas]
     found = decode(decoder, [value for table in tables for value in encoder.values(table)])
     assert not found.bad
-    assert found.table.schema.types == [pa.string(), pa.binary()]
+    assert found.table.schema == schemas[0]
+    assert found.table.to_pylist() == [row] * 3
