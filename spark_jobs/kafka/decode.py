@@ -272,10 +272,10 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
         return datetime(value.year, value.month, value.day)
     elif pa.types.is_integer(kind):
         fits = type(value) in (int, NoneType)
-    elif pa.types.is_floating(kind) and kind.bit_width < 64:
+    elif pa.types.is_floating(kind) and kind.bit_width < 64 and isinstance(value, float):
         with np.errstate(over="ignore"):
-            narrow = kind.to_pandas_dtype()(value) if isinstance(value, float) else value
-        fits = not isinstance(value, float) or math.isnan(value) or float(narrow) == value
+            narrow = kind.to_pandas_dtype()(value)
+        fits = math.isnan(value) or float(narrow) == value
     elif pa.types.is_date(kind):
         fits = not isinstance(value, datetime | np.datetime64)
     elif pa.types.is_timestamp(kind) or pa.types.is_time(kind):
@@ -284,8 +284,10 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
                 f"{value} is a number whose unit nobody knows: declare int64, and say the unit of an event time in `time`"
             )
         fits = getattr(value, "microsecond", 0) % _MICROSECONDS[kind.unit] == 0
-    else:
-        fits = True
+    else:  # Arrow makes lists of the letters of text, and numbers of truth values
+        fits = not (isinstance(value, bool) and pa.types.is_floating(kind)) and (
+            value is None or not pa.types.is_list(kind)
+        )
     if not fits:
         raise ValueError(f"{value} of type {type(value).__name__} would be changed in a column of {kind}")
     return value

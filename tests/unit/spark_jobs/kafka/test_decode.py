@@ -273,6 +273,9 @@ def test_values_of_avro_are_read_as_they_are(kind: Any, value: Any, column: str,
         (nanos(), 0, "double"),
         (nanos(), -(2**63), "timestamp[ns]"),
         ("string", "5", "int64"),
+        ("string", "ab", "list<string>"),
+        ("bytes", b"ab", "list<int64>"),
+        ("boolean", True, "double"),
     ],
 )
 def test_a_value_of_avro_that_a_column_would_change_is_refused(kind: Any, value: Any, column: str) -> None:
