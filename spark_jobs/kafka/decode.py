@@ -32,7 +32,7 @@ import pyarrow.json
 from reprise.spark_jobs.column_types import type_name
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
-from reprise.spark_jobs.operators.frames import ColumnError, canonical, keeps_values
+from reprise.spark_jobs.operators.frames import ColumnError, canonical, typed
 from reprise.spark_jobs.operators.parameters import choice
 from reprise.spark_jobs.sources import json_values
 from reprise.spark_jobs.sources.text_types import require_finite, shown
@@ -200,8 +200,8 @@ class Arrow(Decoder):
         empty = [] if self._schema is None else [self._schema.empty_table()]
         try:
             table = pa.concat_tables([*empty, *tables]) if empty or tables else pa.table({})
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DecodeError(f"columns differ from message to message: {error}") from None
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            raise DecodeError("columns differ from message to message") from None
         return table, np.array([t.num_rows for t in tables], np.int64)
 
     def _one(self, value: bytes) -> pa.Table:
@@ -209,14 +209,21 @@ class Arrow(Decoder):
             with pa.ipc.open_stream(value) as reader:
                 table = reader.read_all()
             table.validate(full=True)
-            if self._schema is None:
-                return canonical(table)
-            for field in self._schema:
-                if not keeps_values(kind := table.schema.field(field.name).type, field.type):
-                    raise DecodeError(f"column {field.name!r} holds {kind}, which {field.type} would change")
-            return table.select(self._schema.names).cast(self._schema)
-        except (ValueError, TypeError, LookupError, OSError, pa.ArrowNotImplementedError) as error:
-            raise DecodeError(f"not an Arrow stream with these columns: {error}") from None
+        except (ValueError, TypeError, OSError, pa.ArrowException):
+            raise DecodeError("not an Arrow stream, or damaged") from None
+        if self._schema is None:
+            return canonical(table)
+        if table.schema.equals(self._schema):
+            return table
+        names = self._schema.names
+        if lacking := [name for name in names if table.column_names.count(name) != 1]:
+            raise DecodeError(f"not one column {lacking[0]!r}; the columns are {table.column_names}")
+        try:
+            return typed(table.select(names), dict(zip(names, self._schema.types, strict=True))).cast(
+                self._schema
+            )
+        except ColumnError as error:
+            raise DecodeError(str(error)) from None
 
 
 class Avro(Decoder):

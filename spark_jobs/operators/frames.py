@@ -264,13 +264,17 @@ def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     """The table with these columns as these types.  ColumnError for values that are none of the type."""
     for name, kind in types.items():
         at = table.column_names.index(name)
-        held = table.column(at).type
-        if not keeps_values(held, kind):
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
+        values = table.column(at)
+        refusal = f"column {name!r} holds {values.type}, and is to be {kind}"
+        if not keeps_values(values.type, kind):
+            raise ColumnError(refusal)
         try:
-            table = table.set_column(at, name, table.column(at).cast(kind))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
+            table = table.set_column(at, name, values.cast(kind))
+        except pa.ArrowInvalid:
+            wrong = first_wrong(values, lambda part, kind=kind: part.cast(kind))  # type: ignore[misc]
+            raise ColumnError(f"{refusal}: {wrong} is none") from None
+        except pa.ArrowNotImplementedError:
+            raise ColumnError(refusal) from None
     return table
 
 

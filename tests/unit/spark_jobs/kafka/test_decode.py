@@ -173,7 +173,7 @@ def test_an_arrow_message_with_text_that_is_not_utf_8_is_refused() -> None:
         pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
     )
     (value,) = make_encoder("arrow", None).values(pa.table({"name": text}))
-    assert "UTF8" in decode(make_decoder("arrow", None, None), [value]).bad[0]
+    assert "damaged" in decode(make_decoder("arrow", None, None), [value]).bad[0]
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,18 @@ def test_a_column_of_arrow_that_would_be_cut_is_refused(held: pa.Array, column: 
     (value,) = make_encoder("arrow", None).values(pa.table({"x": held}))
     found = decode(make_decoder("arrow", parse_columns({"x": column}), None), [value])
     assert "'x' holds" in found.bad[0]
-    assert "would change" in found.bad[0]
+    assert "is to be" in found.bad[0]
+
+
+def test_a_value_of_arrow_that_a_column_does_not_hold_is_in_the_reason() -> None:
+    (value,) = make_encoder("arrow", None).values(pa.table({"x": [1, 300]}))
+    reasons = [
+        decode(make_decoder("arrow", parse_columns({name: "int8"}), None), [value]).bad[0] for name in "xy"
+    ]
+    assert reasons == [
+        "column 'x' holds int64, and is to be int8: 300 is none",
+        "not one column 'y'; the columns are ['x']",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["date32", "date64"])
