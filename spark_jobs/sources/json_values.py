@@ -24,7 +24,7 @@ _WORDS = {
     **dict.fromkeys((int, float, Decimal), "numbers"),
     **{str: "text", bool: "truth values", list: "lists", dict: "objects"},
 }
-_DECLARE = "declare its type with `columns`, e.g. decimal(38, 0)"
+_DECLARE = "declare its type with `columns`, e.g. decimal(38, 9), or double, which rounds"
 _AS_TEXT = "write it as text"
 
 
