@@ -178,8 +178,10 @@ def _object(value: bytes) -> dict[str, Any]:
         raise DecodeError(f"not JSON from character {error.pos + 1} on") from None
     except UnicodeDecodeError:
         raise DecodeError("it is not UTF-8 text") from None
-    except (ValueError, RecursionError, ArithmeticError) as error:
-        raise DecodeError(f"not JSON: {error}") from None
+    except (ValueError, RecursionError, ArithmeticError):
+        raise DecodeError(
+            "not JSON that can be read: a name is there twice, values are nested too deeply, or a number is too long"
+        ) from None
     if not isinstance(found, dict):  # `null` alone ends the process inside Arrow
         raise DecodeError(f"not a JSON object but {shown(found)}")
     return found
