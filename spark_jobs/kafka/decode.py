@@ -1,8 +1,8 @@
 """Reads the bytes of messages as rows with fixed columns: JSON, Avro, Protobuf (`protobuf.py`), Arrow IPC and raw.
 
 Every batch must have the same columns and types, whatever its messages hold, so JSON, Avro and Protobuf need `columns`.
-A decoder takes all values at once, which is fast; when it refuses, each message is tried by itself, and those that cannot be
-read are told from the others with the reason.  Invariant: rows come out in the order of the messages.
+A decoder takes all values at once, which is fast; when it refuses, smaller and smaller parts are tried, and each message
+that cannot be read has its reason.  Invariant: rows come out in the order of the messages.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def decode(decoder: Decoder, values: Sequence[bytes]) -> Decoded:
             if end - begin == 1:
                 bad[begin] = str(error)
             else:
-                middle = (begin + end) // 2
-                parts += [(middle, end), (begin, middle)]
+                step = max(1, (end - begin) // 8)
+                parts += [(at, min(at + step, end)) for at in reversed(range(begin, end, step))]
             continue
         if tables and not table.schema.equals(tables[0].schema):
             other = f"columns {table.column_names} are not those of the messages before"
