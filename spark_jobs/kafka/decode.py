@@ -1,8 +1,8 @@
 """Reads the bytes of messages as rows with fixed columns: JSON, Avro, Protobuf (`protobuf.py`), Arrow IPC and raw.
 
 Every batch must have the same columns and types, whatever its messages hold, so JSON, Avro and Protobuf need `columns`.
-A decoder takes all values at once, which is fast; when it refuses, each message is tried by itself, and those that cannot be
-read are told from the others with the reason.  Invariant: rows come out in the order of the messages.
+A decoder takes all values at once, which is fast; when it refuses, smaller and smaller parts are tried, and each message
+that cannot be read has its reason.  Invariant: rows come out in the order of the messages.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import importlib
 import io
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -24,12 +26,16 @@ import fastavro
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
+from reprise.spark_jobs.column_types import type_name
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
-from reprise.spark_jobs.operators.frames import canonical, keeps_values
+from reprise.spark_jobs.operators.frames import ColumnError, canonical, typed
 from reprise.spark_jobs.operators.parameters import choice
+from reprise.spark_jobs.sources import json_values
+from reprise.spark_jobs.sources.text_types import require_finite, shown
 
 for _name in (
     "long-timestamp-nanos",
@@ -60,24 +66,25 @@ class Decoded:
 
 def decode(decoder: Decoder, values: Sequence[bytes]) -> Decoded:
     """All good values, and the reasons for the bad ones."""
-    try:
-        table, rows = decoder.table(values)
-        return Decoded(table, rows, {})
-    except DecodeError:
-        pass
     tables: list[pa.Table] = []
-    counts, bad = np.zeros(len(values), np.int64), dict[int, str]()
-    for index, value in enumerate(values):
+    counts, bad, parts = np.zeros(len(values), np.int64), dict[int, str](), [(0, len(values))]
+    while parts:
+        begin, end = parts.pop()
         try:
-            table, rows = decoder.table([value])
+            table, rows = decoder.table(values[begin:end])
         except DecodeError as error:
-            bad[index] = str(error)
+            if end - begin == 1:
+                bad[begin] = str(error)
+            else:
+                step = max(1, (end - begin) // 8)
+                parts += [(at, min(at + step, end)) for at in reversed(range(begin, end, step))]
             continue
         if tables and not table.schema.equals(tables[0].schema):
-            bad[index] = f"columns {table.column_names} are not those of the messages before"
+            other = f"columns {table.column_names} are not those of the messages before"
+            bad |= dict.fromkeys(range(begin, end), other)
             continue
         tables.append(table)
-        counts[index] = rows[0]
+        counts[begin:end] = rows
     return Decoded(pa.concat_tables(tables) if tables else decoder.table([])[0], counts, bad)
 
 
@@ -93,7 +100,9 @@ class Json(Decoder):
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        read = pa.schema([field.with_type(_of_json(field.type)) for field in schema])
+        self._decimals = [field for field in schema if "decimal" in str(field.type)]
+        self._floats = [field for field in schema if "float" in str(field.type)]
+        read = pa.schema([f.with_type(_of_json(f.type)) for f in schema if f not in self._decimals])
         self._options = pa.json.ParseOptions(explicit_schema=read, unexpected_field_behavior="ignore")
         for field in read:
             try:
@@ -116,29 +125,70 @@ class Json(Decoder):
         try:
             table = pa.json.read_json(io.BytesIO(joined), block, self._options)
             table.validate(full=True)  # Arrow's reader takes text that is not UTF-8
+            if table.num_rows != len(values):
+                raise DecodeError("not one JSON object")
+            rows = [_object(value) for value in values] if self._decimals else []
+            for field in self._decimals:  # Arrow wraps digits that have no room
+                column = json_values.converted([row.get(field.name) for row in rows], field.type, field.name)
+                table = table.append_column(field.name, column)
             found = table.select(self._schema.names).cast(self._schema)
+            for field in self._floats:
+                were = pc.is_inf(_flat(table[field.name]))
+                require_finite(_flat(found[field.name]), were, field.type, field.name)
+        except ColumnError as error:
+            raise DecodeError(str(error)) from None
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise DecodeError(f"not JSON with these columns: {error}") from None
-        if table.num_rows != len(values):
-            raise DecodeError("not one JSON object")
+            raise DecodeError(self._why(str(error))) from None
         return found, np.ones(len(values), np.int64)
+
+    def _why(self, text: str) -> str:
+        """What Arrow has against a message, with the column."""
+        if kind := re.search(r"Column\(/(.+?)(/\[\])*\) changed from .+ to (\w+)", text):
+            wanted = type_name(self._schema.field(kind[1]).type)
+            return f"column {kind[1]!r} is {wanted}, and the message has a value of kind {kind[3]}"
+        if value := re.search(
+            r"JSON to (?P<kind>.+), couldn't parse:(?P<text>.*)", text, re.DOTALL
+        ) or re.search(r"string: '(?P<text>.*)' as a scalar of type (?P<kind>.+)", text, re.DOTALL):
+            alike = [
+                f"{f.name!r} ({type_name(f.type)})" for f in self._schema if value["kind"] in str(f.type)
+            ]
+            return f"{shown(value['text'])} does not fit column {' or '.join(alike or self._schema.names)}"
+        if "UTF8" in text:
+            return "it is not UTF-8 text"
+        return "not JSON of these columns" + (": a name is there twice" if "twice" in text else "")
 
 
 def _of_json(kind: pa.DataType) -> pa.DataType:
-    """The type as which Arrow reads values of a column: it takes numbers, and no text, for dates."""
+    """The type as which Arrow reads values of a column: it takes no text for dates, and makes infinite floats."""
     if pa.types.is_list(kind):
         return pa.list_(_of_json(kind.value_type))
+    if pa.types.is_float32(kind):
+        return pa.float64()
     return pa.string() if pa.types.is_date(kind) else kind
 
 
-def _one_line(value: bytes) -> bytes:
+def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _flat(pc.list_flatten(column)) if pa.types.is_list(column.type) else column
+
+
+def _object(value: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(value.decode())
-    except (ValueError, RecursionError) as error:
-        raise DecodeError(f"not JSON: {error}") from None
+        found = json.loads(value.decode(), parse_float=Decimal, object_pairs_hook=json_values.row)
+    except json.JSONDecodeError as error:
+        raise DecodeError(f"not JSON from character {error.pos + 1} on") from None
+    except UnicodeDecodeError:
+        raise DecodeError("it is not UTF-8 text") from None
+    except (ValueError, RecursionError, ArithmeticError):
+        raise DecodeError(
+            "not JSON that can be read: a name is there twice, values are nested too deeply, or a number is too long"
+        ) from None
     if not isinstance(found, dict):  # `null` alone ends the process inside Arrow
-        raise DecodeError(f"not a JSON object but {type(found).__name__}")
-    return json.dumps(found, separators=(",", ":")).encode()
+        raise DecodeError(f"not a JSON object but {shown(found)}")
+    return found
+
+
+def _one_line(value: bytes) -> bytes:
+    return json.dumps(_object(value), separators=(",", ":"), default=float).encode()
 
 
 class Arrow(Decoder):
@@ -152,8 +202,8 @@ class Arrow(Decoder):
         empty = [] if self._schema is None else [self._schema.empty_table()]
         try:
             table = pa.concat_tables([*empty, *tables]) if empty or tables else pa.table({})
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DecodeError(f"columns differ from message to message: {error}") from None
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            raise DecodeError("columns differ from message to message") from None
         return table, np.array([t.num_rows for t in tables], np.int64)
 
     def _one(self, value: bytes) -> pa.Table:
@@ -161,14 +211,21 @@ class Arrow(Decoder):
             with pa.ipc.open_stream(value) as reader:
                 table = reader.read_all()
             table.validate(full=True)
-            if self._schema is None:
-                return canonical(table)
-            for field in self._schema:
-                if not keeps_values(kind := table.schema.field(field.name).type, field.type):
-                    raise DecodeError(f"column {field.name!r} holds {kind}, which {field.type} would change")
-            return table.select(self._schema.names).cast(self._schema)
-        except (ValueError, TypeError, LookupError, OSError, pa.ArrowNotImplementedError) as error:
-            raise DecodeError(f"not an Arrow stream with these columns: {error}") from None
+        except (ValueError, TypeError, OSError, pa.ArrowException):
+            raise DecodeError("not an Arrow stream, or damaged") from None
+        if self._schema is None:
+            return canonical(table)
+        if table.schema.equals(self._schema):
+            return table
+        names = self._schema.names
+        if lacking := [name for name in names if table.column_names.count(name) != 1]:
+            raise DecodeError(f"not one column {lacking[0]!r}; the columns are {table.column_names}")
+        try:
+            return typed(table.select(names), dict(zip(names, self._schema.types, strict=True))).cast(
+                self._schema
+            )
+        except ColumnError as error:
+            raise DecodeError(str(error)) from None
 
 
 class Avro(Decoder):
@@ -224,10 +281,10 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
         return datetime(value.year, value.month, value.day)
     elif pa.types.is_integer(kind):
         fits = type(value) in (int, NoneType)
-    elif pa.types.is_floating(kind) and kind.bit_width < 64:
+    elif pa.types.is_floating(kind) and kind.bit_width < 64 and isinstance(value, float):
         with np.errstate(over="ignore"):
-            narrow = kind.to_pandas_dtype()(value) if isinstance(value, float) else value
-        fits = not isinstance(value, float) or math.isnan(value) or float(narrow) == value
+            narrow = kind.to_pandas_dtype()(value)
+        fits = math.isnan(value) or float(narrow) == value
     elif pa.types.is_date(kind):
         fits = not isinstance(value, datetime | np.datetime64)
     elif pa.types.is_timestamp(kind) or pa.types.is_time(kind):
@@ -236,8 +293,10 @@ def _fitting(value: Any, kind: pa.DataType) -> Any:
                 f"{value} is a number whose unit nobody knows: declare int64, and say the unit of an event time in `time`"
             )
         fits = getattr(value, "microsecond", 0) % _MICROSECONDS[kind.unit] == 0
-    else:
-        fits = True
+    else:  # Arrow makes lists of the letters of text, and numbers of truth values
+        fits = not (isinstance(value, bool) and pa.types.is_floating(kind)) and (
+            value is None or not pa.types.is_list(kind)
+        )
     if not fits:
         raise ValueError(f"{value} of type {type(value).__name__} would be changed in a column of {kind}")
     return value

@@ -14,14 +14,13 @@ from math import isfinite
 from typing import Any
 
 import fastavro
-import polars as pl
 import pyarrow as pa
 
 from reprise.spark_jobs.errors import EncodeError, SpecError
 from reprise.spark_jobs.kafka.avro_columns import rows_for
 from reprise.spark_jobs.kafka.decode import local_schema, protobuf_of
 from reprise.spark_jobs.kafka.registry import head
-from reprise.spark_jobs.operators.frames import plain
+from reprise.spark_jobs.operators.frames import is_bytes, plain, to_polars
 from reprise.spark_jobs.operators.parameters import whole
 
 Keyed = list[tuple[bytes | None, bytes | None]]
@@ -47,9 +46,11 @@ class Json(Encoder):
         self._head = b"" if number is None else head(number)
 
     def values(self, table: pa.Table) -> Sequence[bytes]:
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)
-        found = frame.write_ndjson().encode().splitlines()
+        if wrong := [field.name for field in table.schema if is_bytes(field.type)]:
+            raise EncodeError(
+                f"column {wrong[0]!r} holds bytes, and JSON has no value for them: make it text, or leave it out, in a Map"
+            )
+        found = to_polars(table).write_ndjson().encode().splitlines()
         return [self._head + line for line in found] if self._head else found
 
 

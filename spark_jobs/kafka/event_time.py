@@ -82,11 +82,16 @@ class Clock:
             if moments or (is_text(column.type) and not _holds_numbers(column)):
                 return microseconds(column, self.column or "")
             given = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        except (ColumnError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except ColumnError as error:
             raise EventTimeError(f"column {self.column!r} does not hold event times: {error}") from None
-        if given.size and max(-int(given.min()), int(given.max())) * times_ >= 1 << 63:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise EventTimeError(
-                f"column {self.column!r} has times beyond 64 bits of microseconds; is its unit really {self.unit}?"
+                f"column {self.column!r} holds {column.type} that is no event time: give whole numbers, timestamps, dates "
+                "or text of ISO 8601"
+            ) from None
+        if given.size and max(-int(given.min()), int(given.max())) * times_ // by >= FARTHEST:
+            raise EventTimeError(
+                f"column {self.column!r} has times more than 36,000 years from 1970; is its unit really {self.unit}?"
             )
         return given * times_ // by
 

@@ -50,6 +50,9 @@ class _Log:
     def complete(self, end: int) -> bool:
         return self.ends_at >= end or (bool(self.kept) and _offset(self.kept[-1]) >= end - 1)
 
+    def empty(self, end: int) -> bool:
+        return self.ends_at >= end and not (self.kept and _offset(self.kept[0]) < end)
+
     def next(self) -> int:
         return max(_offset(self.kept[-1]) + 1 if self.kept else self.handed, self.ends_at)
 
@@ -86,8 +89,8 @@ class Reader:
         self._trouble = ""
         self._heard = Heard()
         self._asked: TopicIds | None = None
-        self._ids: Mapping[str, str] | None = None
-        """Of the topics that are read, as the primary cluster has reported them."""
+        self._ids: dict[str, str] = {}
+        """Of the topics that are read, as the primary cluster has reported them; empty for one without an id."""
         self.notices: list[str] = []
 
     def read(self, spans: Spans, ids: Mapping[str, str] | None = None) -> dict[str, list[Message]]:
@@ -117,7 +120,8 @@ class Reader:
         """Leave the brokers."""
         if self._consumer is not None:
             self._consumer.close()
-            self._consumer = self._ids = self._asked = None
+            self._consumer = None
+            self._forget_ids()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -132,6 +136,7 @@ class Reader:
         if self._consumer is None:
             self._consumer = self._open()
         if moved:
+            self._forget_ids()  # a replay begins
             self._assign(self._consumer)
             return
         # one that has its range already stays held back, however often the others are asked for in vain
@@ -155,15 +160,20 @@ class Reader:
         }
         return Consumer(self._settings.resolve(self._clusters[self._cluster], fixed))
 
+    def _forget_ids(self) -> None:
+        self._asked = None
+        self._ids.clear()
+
     def _compare(self, spans: Spans, ids: Mapping[str, str]) -> None:
         """Discard ranges of topics that were deleted and created again.  TimeoutError: no answer yet."""
-        if self._cluster > 0 or not ids:
+        read = {split_name(log)[0] for log in spans} & ids.keys()
+        if self._cluster > 0 or not read:
             return
-        if self._ids is None or ids.keys() - self._ids.keys() or self._again(spans, ids):
-            self._ids = None  # what was reported earlier may be out of date
-            self._asked = self._asked or TopicIds(self._clusters[0], self._settings, ids)
+        if read - self._ids.keys() or self._again(spans, ids):
+            self._ids.clear()  # what was reported earlier may be out of date
+            self._asked = self._asked or TopicIds(self._clusters[0], self._settings, read)
             try:
-                self._ids = self._asked.result(PATIENCE_S)
+                self._ids |= dict.fromkeys(read, "") | self._asked.result(PATIENCE_S)
             except KafkaException:
                 self._asked = None
                 raise
@@ -178,8 +188,9 @@ class Reader:
             self._logs[log].ends_at = end
 
     def _again(self, spans: Spans, ids: Mapping[str, str]) -> list[str]:
-        assert self._ids is not None
-        return [log for log in spans if created_again(log, ids, self._ids)]
+        """Logs of such topics, but those that are known to have no rows of the range."""
+        left = [log for log, (_, end) in spans.items() if not self._logs[log].empty(end)]
+        return [log for log in left if created_again(log, ids, self._ids)]
 
     def _poll(self, spans: Spans, deadline: float) -> list[str]:
         assert self._consumer is not None

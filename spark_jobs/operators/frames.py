@@ -1,8 +1,8 @@
 """Arrow tables in and out of polars and numpy with one canonical type for each kind of column.
 
 polars hands strings back as large or view strings, sources as plain or dictionary ones.  State that outlives
-a batch must not depend on which library touched the rows last; so all string columns become `string` where a
-library operator takes or gives rows.
+a batch must not depend on which library touched the rows last; so all string columns become `string`, within lists and
+structures too, where a library operator takes or gives rows.
 """
 
 from __future__ import annotations
@@ -53,23 +53,28 @@ class ColumnError(DataPlaneError):
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """The same rows with every kind of string column as `string`, and views of bytes as `binary`; free of charge when there
-    is nothing to do."""
-    fields = [f.with_type(other) if (other := _canonical(f.type)) else f for f in table.schema]
-    schema = pa.schema(fields)
+    """The same rows with one type for all ways to lay out the same values; free of charge when there is nothing to do."""
+    schema = pa.schema([field.with_type(_canonical(field.type)) for field in table.schema])
     return table if schema.equals(table.schema) else table.cast(schema)
 
 
-def _canonical(kind: pa.DataType) -> pa.DataType | None:
-    """The type to which a column is cast; None: it stays as it is."""
-    of, values = pa.types, getattr(kind, "value_type", kind) if pa.types.is_dictionary(kind) else kind
-    if (
-        of.is_large_string(values)
-        or of.is_string_view(values)
-        or (of.is_string(values) and values is not kind)
-    ):
-        return pa.string()
-    return pa.binary() if of.is_binary_view(kind) else None
+def _canonical(kind: pa.DataType) -> pa.DataType:
+    of = pa.types
+    if of.is_dictionary(kind):
+        return _canonical(kind.value_type)
+    if of.is_struct(kind):
+        parts = map(kind.field, range(kind.num_fields))
+        return pa.struct([part.with_type(_canonical(part.type)) for part in parts])
+    if of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind):
+        part = kind.value_field.with_type(_canonical(kind.value_type))
+        return pa.list_(part, kind.list_size if of.is_fixed_size_list(kind) else -1)
+    if of.is_large_binary(kind) or of.is_binary_view(kind):
+        return pa.binary()
+    if of.is_timestamp(kind) and (kind.tz or "").startswith(
+        ("+", "-")
+    ):  # an offset, which polars does not know
+        return pa.timestamp(kind.unit, "UTC")  # the same instants
+    return pa.string() if is_text(kind) else kind
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
@@ -259,13 +264,17 @@ def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     """The table with these columns as these types.  ColumnError for values that are none of the type."""
     for name, kind in types.items():
         at = table.column_names.index(name)
-        held = table.column(at).type
-        if not keeps_values(held, kind):
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
+        values = table.column(at)
+        refusal = f"column {name!r} holds {values.type}, and is to be {kind}"
+        if not keeps_values(values.type, kind):
+            raise ColumnError(refusal)
         try:
-            table = table.set_column(at, name, table.column(at).cast(kind))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
+            table = table.set_column(at, name, values.cast(kind))
+        except pa.ArrowInvalid:
+            wrong = first_wrong(values, lambda part, kind=kind: part.cast(kind))  # type: ignore[misc]
+            raise ColumnError(f"{refusal}: {wrong} is none") from None
+        except pa.ArrowNotImplementedError:
+            raise ColumnError(refusal) from None
     return table
 
 

@@ -24,7 +24,7 @@ _WORDS = {
     **dict.fromkeys((int, float, Decimal), "numbers"),
     **{str: "text", bool: "truth values", list: "lists", dict: "objects"},
 }
-_DECLARE = "declare its type with `columns`, e.g. decimal(38, 0)"
+_DECLARE = "declare its type with `columns`, e.g. decimal(38, 9), or double, which rounds"
 _AS_TEXT = "write it as text"
 
 
@@ -36,6 +36,13 @@ def number(text: str) -> float | Decimal:
         return Decimal(text)
     except ArithmeticError:
         raise ValueError(f"{text[:40]} is beyond all numbers") from None
+
+
+def row(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, for `json.loads`.  ValueError where a name is there twice."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
 
 
 def whole(text: str) -> int:

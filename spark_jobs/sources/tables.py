@@ -32,7 +32,7 @@ import pyarrow.parquet
 
 from reprise.spark_jobs.column_types import type_name
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
-from reprise.spark_jobs.operators.frames import ColumnError, first_wrong, is_text, to_arrow
+from reprise.spark_jobs.operators.frames import ColumnError, canonical, first_wrong, is_text, to_arrow
 from reprise.spark_jobs.sources import json_values
 from reprise.spark_jobs.sources.text_types import converted, infer, refusal
 from reprise.spark_jobs.topology.scalars import given_twice
@@ -130,10 +130,8 @@ def _in_words(error: Exception) -> str:
 
 def _read_parquet(path: str) -> _File:
     _different(pa.parquet.read_schema(path).names)
-    table = pa.parquet.read_table(
-        path, coerce_int96_timestamp_unit="us"
-    )  # what Spark writes reaches farther than ns
-    table = table.cast(pa.schema([field.with_type(_plain(field.type)) for field in table.schema]))
+    # what Spark writes reaches farther than ns
+    table = canonical(pa.parquet.read_table(path, coerce_int96_timestamp_unit="us"))
     return _File("parquet", table.num_rows, {name: table.column(name) for name in table.column_names})
 
 
@@ -142,27 +140,6 @@ def _different(names: Sequence[str]) -> tuple[str, ...]:
     if (name := given_twice(names)) is not None:
         raise ValueError(f"two columns are called {name!r}: rename one")
     return tuple(names)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """One type for all ways to lay out the same values: writers of parquet differ in them."""
-    of = pa.types
-    if of.is_dictionary(kind):
-        return _plain(kind.value_type)
-    if of.is_struct(kind):
-        return pa.struct(
-            [field.with_type(_plain(field.type)) for field in map(kind.field, range(kind.num_fields))]
-        )
-    if of.is_list(kind) or of.is_large_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
-    if of.is_large_binary(kind) or of.is_binary_view(kind):
-        return pa.binary()
-    if of.is_timestamp(kind) and (kind.tz or "")[:1] in (
-        "+",
-        "-",
-    ):  # an offset, which polars does not know: the same instants
-        return pa.timestamp(kind.unit, "UTC")
-    return pa.string() if is_text(kind) else kind
 
 
 def _read_csv(path: str) -> _File:
@@ -229,7 +206,7 @@ def _read_json(path: str) -> _File:
             try:
                 row = json.loads(
                     text.decode(),
-                    object_pairs_hook=_row,
+                    object_pairs_hook=json_values.row,
                     parse_float=json_values.number,
                     parse_int=json_values.whole,
                     parse_constant=_no_number,
@@ -252,12 +229,6 @@ def _read_json(path: str) -> _File:
     for short in columns.values():
         short.extend([None] * (rows - len(short)))
     return _File("json", rows, columns)
-
-
-def _row(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a name is there twice")
-    return found
 
 
 def _no_number(text: str) -> float:

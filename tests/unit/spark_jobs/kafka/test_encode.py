@@ -114,6 +114,12 @@ def test_keys_of_bytes_and_of_numbers() -> None:
     assert keys(table, ["n", "f", "t"]) == [b'[4611686018427387904,0.5,"1970-01-01 00:00:00"]']
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(1)])
+def test_bytes_are_not_written_as_json(kind: pa.DataType) -> None:
+    with pytest.raises(EncodeError, match="column 'b' holds bytes, and JSON has no value for them"):
+        make_encoder("json", None).values(pa.table({"b": pa.array([b"a"], kind)}))
+
+
 NAN = struct.unpack("<d", b"\1\0\0\0\0\0\xf8\xff")[0]
 
 

@@ -91,7 +91,7 @@ def test_the_greatest_time_of_each_log_is_that_of_its_rows_which_are_not_ahead(
         ("s", 7, 7_000_000),
         ("ns", 7999, 7),
         ("ns", -1, -1),
-        ("us", 2**63 - 1, 2**63 - 1),
+        ("ns", 2**63 - 1, (2**63 - 1) // 1000),
     ],
 )
 def test_units_of_integer_times(unit: str, given: int, told: int) -> None:
@@ -100,15 +100,17 @@ def test_units_of_integer_times(unit: str, given: int, told: int) -> None:
     assert newest == {"t/0": told}
 
 
-@pytest.mark.parametrize("unit", ["ms", "s"])
+@pytest.mark.parametrize("unit", ["us", "ms", "s"])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_time_that_64_bits_do_not_hold_is_refused_and_does_not_wrap_around(unit: str, sign: int) -> None:
+def test_a_time_that_would_be_the_end_of_time_is_refused_and_does_not_wrap_around(
+    unit: str, sign: int
+) -> None:
     factor = UNITS[unit][0]
-    most = sign * ((2**63 - 1) // factor)
+    most = sign * ((2**60 - 1) // factor)
     stamped, _, _ = Clock("at", unit).stamp(pa.table({"at": [most]}), [Sent("t/0", 0)], np.array([1]))  # type: ignore[list-item]
     assert stamped["time"].to_pylist() == [most * factor]
     with pytest.raises(
-        EventTimeError, match=f"column 'at' has times beyond 64 bits.*; is its unit really {unit}"
+        EventTimeError, match=f"column 'at' has times more than 36,000 .*; is its unit really {unit}"
     ):
         Clock("at", unit).stamp(pa.table({"at": [0, most + sign]}), [Sent("t/0", 0)], np.array([2]))  # type: ignore[list-item]
 
@@ -117,8 +119,8 @@ def test_a_time_that_64_bits_do_not_hold_is_refused_and_does_not_wrap_around(uni
     ("column", "message"),
     [
         (pa.array(["soon"]), "column 'at' does not hold event times: .*'soon' is no time of ISO 8601"),
-        (pa.array([1.5]), r"column 'at' does not hold event times: Float value 1\.5\d* was truncated"),
-        (pa.array([[1]]), "column 'at' does not hold event times: Unsupported cast from list"),
+        (pa.array([1.5]), "column 'at' holds double that is no event time: give whole numbers"),
+        (pa.array([[1]]), "column 'at' holds list<item: int64> that is no event time"),
         (pa.array([1, None]), "1 rows have no event time in column 'at'"),
     ],
     ids=str,

@@ -88,6 +88,7 @@ class World:
         self.now = 1000.0
         self.ids: dict[str, str] = {}
         self.requests = 0
+        self.requested: set[str] = set()
         self.unanswered: deque[BaseException] = deque()
 
     def client(self, _settings: Any) -> Client:
@@ -97,6 +98,7 @@ class World:
     def ids_of(self, bootstrap: str, settings: Settings, topics: Iterable[str]) -> World:
         """In the place of `TopicIds`."""
         self.requests += 1
+        self.requested = set(topics)
         return self
 
     def result(self, patience_s: float) -> dict[str, str]:
@@ -365,3 +367,34 @@ def test_the_ids_of_topics_are_requested_once_and_where_they_differ(monkeypatch:
     assert len(reading.read({"t/0": (30, 40)}, world.ids)["t/0"]) == 10
     assert world.requests == 2
     assert made("mirror:1").read({"t/0": (0, 10)}, {"t": "d/other"}).keys() == {"t/0"}
+
+
+def test_a_replay_of_the_same_reader_requests_ids_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(t_0=list(range(50))).patch(monkeypatch)
+    world.ids = OLD
+    reading, span = made(), {"t/0": (0, 10)}
+    assert len(reading.read(span, OLD)["t/0"]) == 10
+    world.ids = {"t": "c/second"}
+    with pytest.raises(OffsetsLostError):
+        reading.read(span, OLD)
+
+
+def test_ids_are_requested_of_topics_with_rows_alone_and_once_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, reading = World(t_0=list(range(50))).patch(monkeypatch), made()
+    for start in (0, 10):
+        assert reading.read({"t/0": (start, start + 10)}, {**OLD, "deleted": "c/5"})
+    assert (world.requested, world.requests) == ({"t"}, 1)
+
+
+def test_rows_that_are_left_out_are_reported_once_while_other_logs_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(t_0=list(range(50)), u_0=list(range(50))).patch(monkeypatch)
+    world.silent, world.ids = {"u/0"}, {"t": "c/second"}
+    reading, spans = made(skip_lost=True), {"t/0": (0, 10), "u/0": (0, 10)}
+    for _ in range(3):
+        with pytest.raises(NotYetError):
+            reading.read(spans, OLD)
+    assert (len(reading.notices), world.requests) == (1, 1)
