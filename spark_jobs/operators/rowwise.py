@@ -34,7 +34,10 @@ from reprise.spark_jobs.topology.columns import merged, require
 
 _BEYOND = re.compile(r"overflow in decimal|to `(i64|u64|decimal|datetime|duration)|out-of-range")
 """What polars says of a number or a time that another type does not hold."""
-_REASONS = {"i64": "a whole number is beyond int64", "u64": "a whole number is beyond uint64"}
+_REASONS = {
+    "i64": "a whole number is beyond int64, or a time beyond 64 bits",
+    "u64": "a whole number is beyond uint64",
+}
 _TOO_LONG = "a number has more than 38 digits (15 where it meets a float), or a time is beyond nanoseconds"
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 
