@@ -8,6 +8,7 @@ library operator takes or gives rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -221,10 +222,12 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     of = pa.types
     if kind.equals(other) or of.is_null(kind):
         return True
-    if of.is_dictionary(kind) or of.is_dictionary(other):
+    lists = [of.is_list(each) or of.is_large_list(each) for each in (kind, other)]
+    if of.is_dictionary(kind) or of.is_dictionary(other) or all(lists):
         return keeps_values(getattr(kind, "value_type", kind), getattr(other, "value_type", other))
-    if (of.is_list(kind) or of.is_large_list(kind)) and (of.is_list(other) or of.is_large_list(other)):
-        return keeps_values(kind.value_type, other.value_type)
+    if of.is_struct(kind) and of.is_struct(other):
+        parts = [pa.schema([each.field(at) for at in range(each.num_fields)]) for each in (kind, other)]
+        return parts[0].names == parts[1].names and all(map(keeps_values, *(each.types for each in parts)))
     if of.is_timestamp(other):
         return bool(of.is_date(kind) or (of.is_timestamp(kind) and _zone(kind) == _zone(other)))
     if of.is_floating(other):
@@ -259,13 +262,17 @@ def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     """The table with these columns as these types.  ColumnError for values that are none of the type."""
     for name, kind in types.items():
         at = table.column_names.index(name)
-        held = table.column(at).type
-        if not keeps_values(held, kind):
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
+        held = table.column(at)
+        if held.type.equals(kind):
+            continue
+        wrong = f"column {name!r} holds {held.type}, and is to be {kind}"
+        if not keeps_values(held.type, kind):
+            raise ColumnError(f"{wrong}: CAST it in a Map")
         try:
-            table = table.set_column(at, name, table.column(at).cast(kind))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
+            table = table.set_column(at, name, held.cast(kind))
+        except pa.ArrowException:
+            value = first_wrong(held, methodcaller("cast", kind)).as_py()
+            raise ColumnError(f"{wrong}, which does not hold {value!r}") from None
     return table
 
 
