@@ -355,11 +355,10 @@ def _size(table: pa.Table | None) -> int:
 
 def _wider(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     """The type of both, where equal keys may be of both."""
-    try:
-        one = [pa.schema([("", kind)]), pa.schema([("", other)])]
-        return pa.unify_schemas(one, promote_options="permissive").field(0).type
-    except pa.ArrowTypeError:  # names of UTC
-        return kind
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(other):  # UTC has several names
+        other = pa.timestamp(other.unit, kind.tz)
+    one = [pa.schema([("", kind)]), pa.schema([("", other)])]
+    return pa.unify_schemas(one, promote_options="permissive").field(0).type
 
 
 def _types_of(
