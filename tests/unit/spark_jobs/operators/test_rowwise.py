@@ -141,6 +141,7 @@ def test_strings_have_one_type_whatever_library_made_them() -> None:
         (lambda: Map(select=["*", "COLUMNS('n|word') / 2"]), "select[1]"),
         (lambda: Filter(where="*"), "where"),
         (lambda: Map(select={"x": "n +"}), "select.x"),
+        (lambda: Map(select={"x": "*"}), "select.x"),
         (lambda: Filter(where="n >"), "where"),
         (lambda: Map(function="no_such_module:f"), "function"),
         (lambda: Map(function=f"{HERE}:wrods"), "function"),
@@ -316,6 +317,12 @@ def test_a_number_with_a_point_is_a_float_but_in_texts_and_names() -> None:
     assert out.to_pylist() == [{"q": 1 / 60, "n": 7, "t": "it's 2.5", "h": 0.5}]
 
 
+@pytest.mark.parametrize(("expression", "value"), [("1", 1), ("max(n) OVER ()", 3), ("'x' || 'y'", "xy")])
+def test_each_row_gives_one_though_no_column_is_named(expression: str, value: Any) -> None:
+    assert only(Map(select={"x": expression}), ROWS) == [{"x": value}] * ROWS.num_rows
+    assert only(Map(select={"x": expression}, where="n > 99"), ROWS) is None
+
+
 def test_a_filter_compares_decimals_exactly() -> None:
     rows = pa.table({"a": pa.array([Decimal("1234567890123456.78"), Decimal("1234567890123456.79")], MONEY)})
     (out,) = run(Filter(where="a > 1234567890123456.78"), [inbox(1, rows)])
@@ -342,6 +349,9 @@ def test_a_filter_compares_decimals_exactly() -> None:
         ("COALESCE(i, f)", "38 digits .15 where it meets a float"),
         ("CASE WHEN f > 0 THEN i ELSE 0.5 END", "38 digits .15 where it meets a float"),
         ("greatest(f * 0.5, i)", "38 digits .15 where it meets a float"),
+        ("d > '2026-01-31'", "a time is compared with text; write DATE"),
+        ("n BETWEEN '2026-01-31' AND '2026-02-01'", "a time is compared with text; write DATE"),
+        ("CAST(s AS BIGINT)", "conversion from `str`"),
         ("g * 2", "lists are not added or multiplied"),
         ("w + w", "a time beyond 64 bits"),
         ("w * 2", "a time beyond 64 bits"),
@@ -352,6 +362,7 @@ def test_what_cannot_be_exact_is_refused_in_each_operator(expression: str, reaso
     rows = rows.set_column(0, "i", pa.array([2**53 + 1])).append_column("d", pa.array([date(9999, 1, 1)]))
     rows = rows.append_column("n", pa.array([1], pa.timestamp("ns")))
     rows = rows.append_column("g", pa.array([[2**53 + 1]]))
+    rows = rows.append_column("s", pa.array(["text"]))
     rows = rows.append_column("w", pa.array([2**62], pa.duration("us")))
     rows = rows.set_column(5, "q", pa.StructArray.from_arrays([rows["a"].chunk(0)], ["a"]))
     for operator in (Map(select={"x": expression}), Filter(where=f"{expression} IS NOT NULL")):
