@@ -87,6 +87,8 @@ class RowType:
 def _is_kept(value: Any, found: Any) -> bool:
     """Whether a written value is what is read.  A float may lose digits that its column does not hold.  A time without a
     zone is one of UTC, and a whole number is a time."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
     if isinstance(found, float):
         return math.isinf(value) or not math.isinf(found)
     if isinstance(found, datetime) and isinstance(value, datetime):

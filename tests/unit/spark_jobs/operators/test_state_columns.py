@@ -65,6 +65,8 @@ def test_a_value_that_the_column_would_cut_is_refused(value: Any, kind: pa.DataT
     [
         (1.0, pa.int64(), 1),
         (np.int32(7), pa.int64(), 7),
+        (pa.scalar(7), pa.int64(), 7),
+        (pa.array([1, None]), pa.list_(pa.int64()), [1, None]),
         (0.5, pa.float32(), 0.5),
         (0.1, pa.float32(), float(np.float32(0.1))),
         (math.inf, pa.float32(), math.inf),
