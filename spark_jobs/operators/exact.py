@@ -156,6 +156,9 @@ class _Types:
 
     def _summed(self, node: Node, of: Any, at: Any) -> Node:
         kind = self.kind(of[at])
+        if isinstance(kind, pl.Duration):
+            of[at] = self._cast(of[at], pl.Int64)
+            return self._cast(self._cast(self._summed(node, of, at), pl.Int64), kind)
         if isinstance(kind, pl.Decimal):
             of[at] = self._cast(of[at], pl.Decimal(_SUMMED, kind.scale))
         if not kind.is_integer():
