@@ -315,7 +315,8 @@ def without_nulls(table: pa.Table | None, keys: Iterable[str]) -> pa.Table | Non
     if table is None:
         return None
     for name in keys:
-        table = table.filter(column(table, name).is_valid())
+        if (values := column(table, name)).null_count:
+            table = table.filter(values.is_valid())
     return table if table.num_rows else None
 
 

@@ -283,13 +283,11 @@ class WindowedJoin(Operator):
             one.join(other, on=on, how="inner", suffix=self.suffix, maintain_order="left_right")
             .filter(near)
             .with_columns(pl.max_horizontal(self.time, _TIME).alias(self.time))
-            .drop(_TIME, *on[len(self.keys) :])
         )
         if self.outer:
             state.left_met[joined[_LEFT].to_numpy().astype(np.int64) + before[0]] = True
             state.right_met[joined[_RIGHT].to_numpy().astype(np.int64) + before[1]] = True
-            joined = joined.drop(_LEFT, _RIGHT)
-        rest = [c for c in joined.columns if c not in (*self.keys, self.time)]
+        rest = [c for c in joined.columns if c not in (*self.keys, self.time, *_OWN)]
         if not joined.height:
             return None
         table = to_arrow(joined.select([*self.keys, self.time, *rest]))
