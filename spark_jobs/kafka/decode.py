@@ -28,7 +28,7 @@ import pyarrow.json
 
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
-from reprise.spark_jobs.operators.frames import canonical, keeps_values
+from reprise.spark_jobs.operators.frames import ColumnError, canonical, typed
 from reprise.spark_jobs.operators.parameters import choice
 
 for _name in (
@@ -163,11 +163,9 @@ class Arrow(Decoder):
             table.validate(full=True)
             if self._schema is None:
                 return canonical(table)
-            for field in self._schema:
-                if not keeps_values(kind := table.schema.field(field.name).type, field.type):
-                    raise DecodeError(f"column {field.name!r} holds {kind}, which {field.type} would change")
-            return table.select(self._schema.names).cast(self._schema)
-        except (ValueError, TypeError, LookupError, OSError, pa.ArrowNotImplementedError) as error:
+            kinds = dict(zip(self._schema.names, self._schema.types, strict=True))
+            return typed(table.select(self._schema.names), kinds).cast(self._schema)
+        except (ColumnError, pa.ArrowException, ValueError, TypeError, LookupError, OSError) as error:
             raise DecodeError(f"not an Arrow stream with these columns: {error}") from None
 
 

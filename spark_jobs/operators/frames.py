@@ -267,7 +267,7 @@ def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
             continue
         wrong = f"column {name!r} holds {held.type}, and is to be {kind}"
         if not keeps_values(held.type, kind):
-            raise ColumnError(f"{wrong}: CAST it in a Map")
+            raise ColumnError(f"{wrong}, which would change values; cast it before")
         try:
             table = table.set_column(at, name, held.cast(kind))
         except pa.ArrowException:
