@@ -21,6 +21,7 @@ Node = Any
 """Of an expression, as polars writes it to JSON: an object with one key, or a part of one."""
 _WHOLE = pl.Decimal(38, 0)
 """Whole numbers in arithmetic: polars fails where a decimal overflows, and wraps integers around."""
+_TIMES = (pl.Datetime, pl.Duration)
 _SUMMED = 28
 """Digits of what is summed: ten more hold the sum, of which polars tests only some."""
 _OF_FLOATS = pl.Decimal(15, 0)
@@ -30,13 +31,16 @@ _LEAVES = ("Literal", "Column", "evaluation")
 _SHORT = re.compile(r"\d(ns|us|ms|s|m|h)\b")
 """An interval of less than days."""
 _SUMS = ("Plus", "Minus", "Multiply", "Add", "Sub", "Mul")
+_CHOICES = ("Ternary", "Coalesce", "MaxHorizontal", "MinHorizontal")
+_ASIDE = ("predicate", "partition_by", "order_by")
+"""Parts of which no value becomes that of the whole."""
 _COMPARISONS = ("Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsIn", "Contains")
 
 
 def exact(expression: pl.Expr, schema: pl.Schema) -> pl.Expr:
     """The same expression over columns of these types, without a step that wraps around or rounds.  Unless it is a CAST, a
     whole number gets 64 bits, and what is made with a number like 0.1 is a float.  ColumnError: it compares a decimal with a
-    float."""
+    float, or adds lists."""
     types, tree = _Types(schema), _written(expression)
     found = _read(exact_tree := types.exact(tree))
     if "Cast" in _written(expression.meta.undo_aliases()):
@@ -46,8 +50,7 @@ def exact(expression: pl.Expr, schema: pl.Schema) -> pl.Expr:
         of = [one for name in expression.meta.root_names() if (one := schema[name]).is_integer()]
         whole = pl.UInt64() if of and all(one == pl.UInt64 for one in of) else pl.Int64()
         return found.cast(pl.List(whole) if isinstance(kind, pl.List) else whole)
-    is_float = kind == pl.Decimal and any(_has_point(*each) for each in _decimals(tree))
-    return found.cast(pl.Float64) if is_float else found
+    return found.cast(pl.Float64) if kind == pl.Decimal and _has_float(tree) else found
 
 
 def _has_point(digits: int, scale: int) -> bool:
@@ -56,12 +59,18 @@ def _has_point(digits: int, scale: int) -> bool:
 
 
 def _decimals(node: Node) -> list[tuple[int, int]]:
-    """Digits and scale of each decimal that is written in it."""
+    """Digits and scale of each decimal that is written in it, and may become its value."""
     if isinstance(node, dict) and isinstance(scalar := node.get("Scalar"), dict) and "Decimal" in scalar:
         _, digits, scale = scalar["Decimal"]
         return [(digits, scale)]
-    parts = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    return [each for part in parts for each in _decimals(part)]
+    if isinstance(node, dict):
+        node = [part for name, part in node.items() if name not in _ASIDE]
+    return [each for part in node for each in _decimals(part)] if isinstance(node, list) else []
+
+
+def _has_float(node: Node) -> bool:
+    """Whether a number with a point is written in it, which makes floats of its decimals."""
+    return any(_has_point(*each) for each in _decimals(node))
 
 
 class _Types:
@@ -81,7 +90,7 @@ class _Types:
         if kind == "BinaryExpr":
             return self._operation(inner, of, ("left", "right"), of["op"])
         if kind == "Ternary":
-            return self._operation(inner, of, ("truthy", "falsy"), None)
+            return self._operation(inner, of, ("truthy", "falsy"), kind)
         if kind == "Function":
             inner = self._function(inner)
         return self._summed(inner, of, "Sum") if kind == "Agg" and "Sum" in of else inner
@@ -99,22 +108,39 @@ class _Types:
             of[0] = self._cast(of[0], pl.Datetime("us", getattr(kinds[0], "time_zone", None)))
         return self._operation(node, of, range(len(of)), name)
 
-    def _operation(self, node: Node, of: Any, at: Sequence[Any], name: str | None) -> Node:
+    def _operation(self, node: Node, of: Any, at: Sequence[Any], name: str) -> Node:
         """A node with operands `of[at]`, which are made of one kind."""
         kinds = [self.kind(of[each]) for each in at]
         inner = [_inner(kind) for kind in kinds]
         wanted = [_in_unit(kind, inner) for kind in inner]
         whole = all(kind.is_integer() for kind in inner)
+        if name in _SUMS and any(isinstance(kind, pl.List) for kind in kinds):
+            raise ColumnError(
+                "lists are not added or multiplied; make rows of them with FlatMap, or use a `function`"
+            )
         if name in _SUMS and whole:
             wanted = [_WHOLE for _ in inner]
         elif name == "Div":
             wanted = [pl.Float64() if kind == pl.Decimal else kind for kind in inner]
         elif name in _COMPARISONS:
             wanted = self._compared([of[each] for each in at], wanted)
+        elif name in _CHOICES and any(
+            k.is_float() or _has_float(of[each]) for k, each in zip(inner, at, strict=True)
+        ):
+            wanted = [_OF_FLOATS if kind.is_integer() else kind for kind in wanted]
         for each, kind, now, then in zip(at, kinds, inner, wanted, strict=True):
             for one in () if now == then else (then, pl.Float64()) if then == _OF_FLOATS else (then,):
                 of[each] = self._cast(of[each], pl.List(one) if isinstance(kind, pl.List) else one)
+        if name in _SUMS and all(isinstance(kind, _TIMES) or kind.is_integer() for kind in wanted):
+            return self._shifted(node, of, at)
         return self._cast(node, pl.Int128) if name in _SUMS and whole else node
+
+    def _shifted(self, node: Node, of: Any, at: Sequence[Any]) -> Node:
+        """A sum or a product of times, which polars wraps around."""
+        kind = self.kind(node)
+        for each in at:
+            of[each] = self._cast(self._cast(of[each], pl.Int64), _WHOLE)
+        return self._cast(self._cast(node, pl.Int64), kind)
 
     def _compared(self, nodes: Sequence[Node], kinds: Sequence[pl.DataType]) -> list[pl.DataType]:
         """In which types values of these are compared."""
@@ -130,6 +156,9 @@ class _Types:
 
     def _summed(self, node: Node, of: Any, at: Any) -> Node:
         kind = self.kind(of[at])
+        if isinstance(kind, pl.Duration):
+            of[at] = self._cast(of[at], pl.Int64)
+            return self._cast(self._cast(self._summed(node, of, at), pl.Int64), kind)
         if isinstance(kind, pl.Decimal):
             of[at] = self._cast(of[at], pl.Decimal(_SUMMED, kind.scale))
         if not kind.is_integer():
@@ -173,16 +202,16 @@ def _is_cut(kind: pl.DataType, interval: Node) -> bool:
 
 
 def _in_unit(kind: pl.DataType, others: Sequence[pl.DataType]) -> pl.DataType:
-    """The type of a time in the finest unit of all."""
-    times = [each for each in others if isinstance(each, (pl.Datetime, pl.Duration))]
+    """The type of a time in the finest unit of all, and in the first zone; without a zone it is one of UTC."""
+    times = [each for each in others if isinstance(each, _TIMES)]
     units = {each.time_unit for each in times}
     unit: Literal["ns", "us"] = "ns" if "ns" in units else "us"
     if isinstance(kind, pl.Duration) and len(units) > 1:
         return pl.Duration(unit)
-    if isinstance(kind, pl.Datetime) and len(units) > 1:
-        return pl.Datetime(unit, kind.time_zone)
-    zones = [each.time_zone for each in times if isinstance(each, pl.Datetime)]
-    return pl.Datetime(unit, zones[0]) if kind == pl.Date and zones else kind
+    zones = dict.fromkeys(each.time_zone for each in times if isinstance(each, pl.Datetime))
+    if (kind == pl.Date and times) or (isinstance(kind, pl.Datetime) and (len(units) > 1 or len(zones) > 1)):
+        return pl.Datetime(unit, next(filter(None, zones), None))
+    return kind
 
 
 def _written(expression: pl.Expr) -> Node:

@@ -8,6 +8,7 @@ structures too, where a library operator takes or gives rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -226,10 +227,12 @@ def keeps_values(kind: pa.DataType, other: pa.DataType) -> bool:
     of = pa.types
     if kind.equals(other) or of.is_null(kind):
         return True
-    if of.is_dictionary(kind) or of.is_dictionary(other):
+    lists = [of.is_list(each) or of.is_large_list(each) for each in (kind, other)]
+    if of.is_dictionary(kind) or of.is_dictionary(other) or all(lists):
         return keeps_values(getattr(kind, "value_type", kind), getattr(other, "value_type", other))
-    if (of.is_list(kind) or of.is_large_list(kind)) and (of.is_list(other) or of.is_large_list(other)):
-        return keeps_values(kind.value_type, other.value_type)
+    if of.is_struct(kind) and of.is_struct(other):
+        parts = [pa.schema([each.field(at) for at in range(each.num_fields)]) for each in (kind, other)]
+        return parts[0].names == parts[1].names and all(map(keeps_values, *(each.types for each in parts)))
     if of.is_timestamp(other):
         return bool(of.is_date(kind) or (of.is_timestamp(kind) and _zone(kind) == _zone(other)))
     if of.is_floating(other):
@@ -264,17 +267,17 @@ def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     """The table with these columns as these types.  ColumnError for values that are none of the type."""
     for name, kind in types.items():
         at = table.column_names.index(name)
-        values = table.column(at)
-        refusal = f"column {name!r} holds {values.type}, and is to be {kind}"
-        if not keeps_values(values.type, kind):
-            raise ColumnError(refusal)
+        held = table.column(at)
+        if held.type.equals(kind):
+            continue
+        wrong = f"column {name!r} holds {held.type}, and is to be {kind}"
+        if not keeps_values(held.type, kind):
+            raise ColumnError(f"{wrong}, which would change values; cast it before")
         try:
-            table = table.set_column(at, name, values.cast(kind))
-        except pa.ArrowInvalid:
-            wrong = first_wrong(values, lambda part, kind=kind: part.cast(kind))  # type: ignore[misc]
-            raise ColumnError(f"{refusal}: {wrong} is none") from None
-        except pa.ArrowNotImplementedError:
-            raise ColumnError(refusal) from None
+            table = table.set_column(at, name, held.cast(kind))
+        except pa.ArrowException:
+            value = first_wrong(held, methodcaller("cast", kind)).as_py()
+            raise ColumnError(f"{wrong}, which does not hold {value!r}") from None
     return table
 
 
@@ -317,7 +320,8 @@ def without_nulls(table: pa.Table | None, keys: Iterable[str]) -> pa.Table | Non
     if table is None:
         return None
     for name in keys:
-        table = table.filter(column(table, name).is_valid())
+        if (values := column(table, name)).null_count:
+            table = table.filter(values.is_valid())
     return table if table.num_rows else None
 
 

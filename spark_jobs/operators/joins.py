@@ -194,7 +194,7 @@ class WindowedJoin(Operator):
         if table is None or types is None:
             return table
         table = select(table, [*dict.fromkeys([*self.keys, self.time]), *types])
-        return typed(table, {n: kind for n, kind in types.items() if table.schema.field(n).type != kind})
+        return typed(table, types)
 
     def _let_go(self, state: JoinState, closed: int) -> list[pa.Table | None]:
         """Keeps the rows that a row from now on can still meet; gives those of the others that met nobody."""
@@ -274,20 +274,20 @@ class WindowedJoin(Operator):
         one, other = self._frame(left), self._frame(right).rename({self.time: _TIME})
         if self.outer:
             one, other = one.with_row_index(_LEFT), other.with_row_index(_RIGHT)
-        # Two keys: with one, polars compares the row of a single one by a rule of its own, in which NaN is not NaN.
-        one, other = (side.with_columns(pl.lit(0).alias(_SAME)) for side in (one, other))
-        on = [*self.keys, _SAME]
+        on = list(self.keys)
+        if len(on) == 1 and one.schema[on[0]].is_float():
+            # Two keys: with one, polars compares the row of a single one by a rule of its own, in which NaN is not NaN.
+            one, other = (side.with_columns(pl.lit(0).alias(_SAME)) for side in (one, other))
+            on.append(_SAME)
         joined = (
             one.join(other, on=on, how="inner", suffix=self.suffix, maintain_order="left_right")
             .filter(near)
             .with_columns(pl.max_horizontal(self.time, _TIME).alias(self.time))
-            .drop(_TIME, _SAME)
         )
         if self.outer:
             state.left_met[joined[_LEFT].to_numpy().astype(np.int64) + before[0]] = True
             state.right_met[joined[_RIGHT].to_numpy().astype(np.int64) + before[1]] = True
-            joined = joined.drop(_LEFT, _RIGHT)
-        rest = [c for c in joined.columns if c not in (*self.keys, self.time)]
+        rest = [c for c in joined.columns if c not in (*self.keys, self.time, *_OWN)]
         if not joined.height:
             return None
         table = to_arrow(joined.select([*self.keys, self.time, *rest]))
@@ -353,11 +353,10 @@ def _size(table: pa.Table | None) -> int:
 
 def _wider(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     """The type of both, where equal keys may be of both."""
-    try:
-        one = [pa.schema([("", kind)]), pa.schema([("", other)])]
-        return pa.unify_schemas(one, promote_options="permissive").field(0).type
-    except pa.ArrowTypeError:  # names of UTC
-        return kind
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(other):  # UTC has several names
+        other = pa.timestamp(other.unit, kind.tz)
+    one = [pa.schema([("", kind)]), pa.schema([("", other)])]
+    return pa.unify_schemas(one, promote_options="permissive").field(0).type
 
 
 def _types_of(

@@ -32,9 +32,14 @@ from reprise.spark_jobs.operators.parameters import names, steps_as
 from reprise.spark_jobs.topology.binding import resolve
 from reprise.spark_jobs.topology.columns import merged, require
 
-_BEYOND = re.compile(r"overflow in decimal|to `(i64|u64|decimal|datetime|duration)|out-of-range")
+_BEYOND = re.compile(
+    r"overflow in decimal|(?<!`str` )to `(i64|u64|decimal.(?:15|28|38),|datetime|duration)|out-of-range"
+)
 """What polars says of a number or a time that another type does not hold."""
-_REASONS = {"i64": "a whole number is beyond int64", "u64": "a whole number is beyond uint64"}
+_REASONS = {
+    "i64": "a whole number is beyond int64, or a time beyond 64 bits",
+    "u64": "a whole number is beyond uint64",
+}
 _TOO_LONG = "a number has more than 38 digits (15 where it meets a float), or a time is beyond nanoseconds"
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -115,8 +120,12 @@ class Map(Operator):
             where, select = self._exactly(frame.schema)
             if where is not None:
                 frame = frame.filter(where)
-            if select is not None:
+            if select is not None and (rows := frame.height):
                 frame = frame.select(select)
+                if (
+                    frame.height == 1
+                ):  # polars computes what names no column, and `x OVER ()`, once for all rows
+                    frame = frame[[0] * rows]
         except pl.exceptions.ColumnNotFoundError as error:
             missing = str(error).partition("\n")[0]
             columns = ", ".join(frame.columns)
@@ -138,6 +147,10 @@ class Map(Operator):
     def _refused(self, frame: pl.DataFrame, reason: str) -> ColumnError:
         """What to say of an expression that polars has not computed."""
         columns = ", ".join(f"{name} {kind}" for name, kind in frame.schema.items())
+        if "to a string value" in reason:
+            reason = (
+                "a time is compared with text; write DATE '2026-01-31' or TIMESTAMP '2026-01-31 12:00:00'"
+            )
         beyond = _BEYOND.search(reason)
         where = [] if self.where is None else [self.where.alias("where")]
         for each in [*where, *(self.select or ())] if beyond else ():
@@ -255,7 +268,7 @@ def _is_plain(each: pl.Expr) -> bool:
 
 def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:
     if isinstance(select, Mapping):
-        return [_selectable(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
+        return [parse_expression(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
     if isinstance(select, str) or not isinstance(select, Sequence):
         raise SpecError("select", "expected a list of SQL expressions or a mapping of names to them")
     return [_selectable(text, f"select[{i}]") for i, text in enumerate(select)]

@@ -18,7 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Tables
-from reprise.spark_jobs.operators.frames import ColumnError, keeps_values
+from reprise.spark_jobs.operators.frames import select, typed
 from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.spill import Spillable
 
@@ -68,15 +68,7 @@ class RowType:
 
     def fitted(self, table: pa.Table) -> pa.Table:
         """These columns of a table, in their types.  ColumnError: one is missing, or does not fit."""
-        if missing := [name for name in self.names if name not in table.column_names]:
-            raise ColumnError(f"no column {missing[0]!r} among {table.column_names}")
-        for name, kind in zip(self.names, self.schema.types, strict=True):
-            if not keeps_values(held := table.schema.field(name).type, kind):
-                raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: cast it first")
-        try:
-            return table.select(self.names).cast(self.schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-            raise ColumnError(f"columns do not fit ({', '.join(map(str, self.schema))}): {error}") from error
+        return typed(select(table, self.names), dict(zip(self.names, self.schema.types, strict=True)))
 
     def _in_type(self, number: int, value: Any) -> Any:
         kind = self.schema.types[number]
@@ -95,6 +87,8 @@ class RowType:
 def _is_kept(value: Any, found: Any) -> bool:
     """Whether a written value is what is read.  A float may lose digits that its column does not hold.  A time without a
     zone is one of UTC, and a whole number is a time."""
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
     if isinstance(found, float):
         return math.isinf(value) or not math.isinf(found)
     if isinstance(found, datetime) and isinstance(value, datetime):

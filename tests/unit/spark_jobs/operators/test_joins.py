@@ -222,6 +222,11 @@ def test_rows_whose_columns_change_are_named_and_not_joined() -> None:
         (pa.array([1, -1], pa.int32()), pa.array([1, -1], pa.int64()), 2),
         (pa.array([2**53], pa.int64()), pa.array([2**53 + 1], pa.uint64()), 0),
         (pa.array([1, -1], pa.timestamp("us")), pa.array([1000, -1001], pa.timestamp("ns")), 1),
+        (
+            pa.array([1, 2], pa.timestamp("us", "UTC")),
+            pa.array([1000, 2001], pa.timestamp("ns", "Etc/UTC")),
+            1,
+        ),
         (pa.array([1]).cast(pa.decimal128(20, 1)), pa.array([1]).cast(pa.decimal128(21, 1)), 1),
         (pa.nulls(1), pa.array([1]), 0),
         (pa.array(["a"]), pa.array(["a"], pa.large_string()), 1),

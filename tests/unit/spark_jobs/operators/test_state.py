@@ -379,7 +379,7 @@ def test_what_does_not_fit_is_refused_when_it_is_written(write: Callable[[Held],
 
 def test_batches_that_do_not_fit_are_refused() -> None:
     state = OPERATOR.initial(PLACE)
-    with pytest.raises(ColumnError, match="no column 'v'"):
+    with pytest.raises(ColumnError, match="column 'v' is not in the input"):
         state.queue.extend(pa.table({"w": [1]}))
     with pytest.raises(ColumnError, match="holds string, and is to be"):
         state.queue.extend(pa.table({"v": ["x"]}))

@@ -65,6 +65,8 @@ def test_a_value_that_the_column_would_cut_is_refused(value: Any, kind: pa.DataT
     [
         (1.0, pa.int64(), 1),
         (np.int32(7), pa.int64(), 7),
+        (pa.scalar(7), pa.int64(), 7),
+        (pa.array([1, None]), pa.list_(pa.int64()), [1, None]),
         (0.5, pa.float32(), 0.5),
         (0.1, pa.float32(), float(np.float32(0.1))),
         (math.inf, pa.float32(), math.inf),
@@ -98,8 +100,19 @@ def test_a_value_that_the_column_holds_is_read_as_it_was_written(
         (pa.array([FINE]), pa.timestamp("s")),
         (pa.array([FINE]), pa.date32()),
         (pa.array([EAST]), pa.timestamp("us")),
+        (pa.array([{"a": 300}]), pa.struct({"a": pa.int8()})),
+        (pa.array([{"a": 1}]), pa.struct({"b": pa.int64()})),
+        (pa.array([[1.5]]), pa.list_(pa.int64())),
+        (pa.array([[300]]), pa.list_(pa.int8())),
     ],
 )
 def test_a_table_that_the_columns_would_cut_is_refused(column: pa.Array, kind: pa.DataType) -> None:
     with pytest.raises(ColumnError):
         RowType({"n": kind}).fitted(pa.table({"n": column}))
+
+
+def test_a_table_of_structures_may_hold_texts_of_another_library() -> None:
+    inner = pa.struct({"a": pa.large_string(), "b": pa.list_(pa.int32())})
+    rows = pa.table({"n": pa.array([[{"a": "x", "b": [1]}]], pa.large_list(inner))})
+    wanted = RowType({"n": pa.list_(pa.struct({"a": pa.string(), "b": pa.list_(pa.int64())}))})
+    assert wanted.fitted(rows) == rows.cast(wanted.schema)
