@@ -347,7 +347,7 @@ def test_a_value_of_arrow_that_a_column_does_not_hold_is_in_the_reason() -> None
         decode(make_decoder("arrow", parse_columns({name: "int8"}), None), [value]).bad[0] for name in "xy"
     ]
     assert reasons == [
-        "column 'x' holds int64, and is to be int8: 300 is none",
+        "column 'x' holds int64, and is to be int8, which does not hold 300",
         "not one column 'y'; the columns are ['x']",
     ]
 
