@@ -14,7 +14,6 @@ from math import isfinite
 from typing import Any
 
 import fastavro
-import polars as pl
 import pyarrow as pa
 
 from reprise.spark_jobs.errors import EncodeError, SpecError
@@ -23,6 +22,7 @@ from reprise.spark_jobs.kafka.decode import local_schema, protobuf_of
 from reprise.spark_jobs.kafka.registry import head
 from reprise.spark_jobs.operators.frames import plain
 from reprise.spark_jobs.operators.parameters import whole
+from reprise.spark_jobs.sinks.files import encoded
 
 Keyed = list[tuple[bytes | None, bytes | None]]
 ARROW_BYTES = 500_000
@@ -47,9 +47,7 @@ class Json(Encoder):
         self._head = b"" if number is None else head(number)
 
     def values(self, table: pa.Table) -> Sequence[bytes]:
-        frame = pl.from_arrow(table)
-        assert isinstance(frame, pl.DataFrame)
-        found = frame.write_ndjson().encode().splitlines()
+        found = encoded("jsonl", table).splitlines()
         return [self._head + line for line in found] if self._head else found
 
 

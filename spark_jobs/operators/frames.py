@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from reprise.spark_jobs.contract import Inbox
 from reprise.spark_jobs.errors import DataPlaneError
+from reprise.spark_jobs.polars_frames import frame_of
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -74,29 +75,19 @@ def _canonical(kind: pa.DataType) -> pa.DataType | None:
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
     """A frame over the same rows.  ColumnError for a column of a type that polars has not."""
-    if any("fixed_size_list" in str(kind) for kind in table.schema.types):
-        table = table.take(
-            pa.array(np.arange(table.num_rows))
-        )  # of a slice polars reads the nulls of other rows
     try:
-        return _frame(table)
+        return frame_of(table)
     except REFUSED:
         names = table.column_names
     for at, name in enumerate(names):
         try:
-            _frame(table.select([at]))
+            frame_of(table.select([at]))
         except REFUSED:
             kind = table.schema.field(at).type
             raise ColumnError(
                 f"column {name!r} holds {kind}, which this operator does not take; CAST or leave it out at the source"
             ) from None
     raise ColumnError(f"several columns of the input have one name; its columns are {', '.join(names)}")
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def to_arrow(frame: pl.DataFrame) -> pa.Table:

@@ -195,7 +195,7 @@ def test_keys_that_python_takes_for_one_are_refused(name: str, column: pa.Array)
     whole = pa.table({"k": [1], "time": [0]})
     other = whole.set_column(0, "k", column)
     one, two = ({"other": whole}, {"input": other}) if "Join" in name else (whole, other)
-    with pytest.raises(ColumnError, match="key column 'k' holds .* in some rows and .* in others"):
+    with pytest.raises(ColumnError, match=r"key column 'k' holds .* in some rows and .* in others"):
         run(KEYED[name], [inbox(1, one), inbox(2, two)])
 
 
