@@ -155,6 +155,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         )
     if of.is_list(kind) or of.is_large_list(kind):
         return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if of.is_decimal32(kind) or of.is_decimal64(kind):
+        kind = pa.decimal128(kind.precision, kind.scale)
     if of.is_large_binary(kind) or of.is_binary_view(kind):
         return pa.binary()
     if of.is_timestamp(kind) and (kind.tz or "")[:1] in (
