@@ -36,6 +36,8 @@ _BEYOND = re.compile(r"overflow in decimal|to `(i64|u64|decimal|datetime|duratio
 """What polars says of a number or a time that another type does not hold."""
 _REASONS = {"i64": "a whole number is beyond int64", "u64": "a whole number is beyond uint64"}
 _TOO_LONG = "a number has more than 38 digits (15 where it meets a float), or a time is beyond nanoseconds"
+_ROW = "number of the row"
+"""A column beside those of `select`: polars makes constants as long as it is."""
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 
 
@@ -116,11 +118,15 @@ class Map(Operator):
             if where is not None:
                 frame = frame.filter(where)
             if select is not None:
-                frame = frame.select(select)
+                frame = frame.select(pl.int_range(pl.len()).alias(_ROW), *select).drop(_ROW)
         except pl.exceptions.ColumnNotFoundError as error:
             missing = str(error).partition("\n")[0]
             columns = ", ".join(frame.columns)
             raise ColumnError(f"column not found: {missing}; the input's columns are {columns}") from error
+        except pl.exceptions.ShapeError:
+            raise ColumnError(
+                "`select` gives other rows than it reads; FlatMap makes rows of lists"
+            ) from None
         except REFUSED as error:
             raise self._refused(frame, str(error).partition("\n")[0]) from error
         return to_arrow(frame) if frame.height else None

@@ -59,6 +59,13 @@ def test_numbers_with_a_point_are_floats() -> None:
     assert out is not None and set(out.schema.types) == {pa.float64()}
 
 
+def test_each_row_gives_one_row_also_of_constants_alone() -> None:
+    assert only(Map(select=["'eu' AS region"], where="n >= 2"), ROWS) == [{"region": "eu"}] * 2
+    assert only(Map(select=["'eu' AS region"], where="n > 9"), ROWS) is None
+    with pytest.raises(ColumnError, match="`select` gives other rows than it reads; FlatMap"):
+        only(Map(select=["UNNEST(l) AS l"]), pa.table({"l": [[1, 2], []], "n": [1, 2]}).slice(0, 1))
+
+
 def test_filter_keeps_order_and_gives_nothing_for_no_rows() -> None:
     assert only(Filter(where="word <> ''"), ROWS) == [{"n": 3, "word": "x y"}, {"n": 2, "word": "z"}]
     assert only(Filter(where="n > 9"), ROWS) is None
