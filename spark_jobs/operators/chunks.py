@@ -15,7 +15,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.operators.frames import ColumnError, Ints, keeps_values
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, typed
 from reprise.spark_jobs.pages import FrozenRows, Part, StoredPages
 from reprise.spark_jobs.spill import LEAST, SpillFullError, SpillStore, at_hand
 
@@ -131,13 +131,7 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with these columns and types.  ColumnError where it has others, and where a value would change."""
     if set(table.column_names) != set(schema.names):
         raise ColumnError(f"columns changed between batches: from {schema.names} to {table.column_names}")
-    for field in schema:
-        kind = table.schema.field(field.name).type
-        if not keeps_values(kind, field.type):
-            raise ColumnError(
-                f"columns changed between batches: {field.name!r} holds {kind}, and was {field.type} before"
-            )
     try:
-        return table.select(schema.names).cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return typed(table.select(schema.names), dict(zip(schema.names, schema.types, strict=True)))
+    except ColumnError as error:
         raise ColumnError(f"columns changed between batches: {error}") from error

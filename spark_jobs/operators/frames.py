@@ -255,8 +255,10 @@ def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
             raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}")
         try:
             table = table.set_column(at, name, table.column(at).cast(kind))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ColumnError(f"column {name!r} holds {held}, and is to be {kind}: {error}") from None
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise ColumnError(
+                f"column {name!r} holds {held}, and is to be {kind}: a value does not fit"
+            ) from None
     return table
 
 
@@ -288,10 +290,23 @@ def inbox_table(inbox: Inbox, operator: str | None = None, keys: Iterable[str] =
     tables = [canonical(i.table) for i in inbox.inputs if operator in (None, i.operator) and i.table.num_rows]
     if len(tables) <= 1:
         return one_form(tables[0], keys) if tables else None
+    return one_form(together(tables, "inputs have different columns"), keys)
+
+
+def together(tables: Sequence[pa.Table], what: str) -> pa.Table:
+    """The rows one after the other; a column that a table lacks is null in its rows.  ColumnError, which begins with `what`:
+    a column has two types."""
     try:
-        return one_form(pa.concat_tables(tables, promote_options="default"), keys)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ColumnError(f"inputs do not have the same columns: {error}") from error
+        return pa.concat_tables(tables, promote_options="default")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        fields = [field for table in tables for field in table.schema if not pa.types.is_null(field.type)]
+    for field in fields:
+        other = next((f.type for f in fields if f.name == field.name and not f.type.equals(field.type)), None)
+        if other is not None:
+            raise ColumnError(
+                f"{what}: column {field.name!r} holds {field.type} in some rows and {other} in others; CAST it in a Map"
+            )
+    raise ColumnError(f"{what}: two columns of one table have one name; rename one")
 
 
 def without_nulls(table: pa.Table | None, keys: Iterable[str]) -> pa.Table | None:
@@ -330,10 +345,7 @@ def concat(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     names = some[0].column_names
     if other := next((t.column_names for t in some if t.column_names != names), None):
         raise ColumnError(f"columns changed between batches: from {names} to {other}")
-    try:
-        return pa.concat_tables(some, promote_options="default").combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ColumnError(f"columns changed between batches: {error}") from error
+    return together(some, "columns changed between batches").combine_chunks()
 
 
 def later(before: int | None, now: int) -> int:

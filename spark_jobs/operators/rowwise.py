@@ -27,6 +27,7 @@ from reprise.spark_jobs.operators.frames import (
     is_text,
     to_arrow,
     to_polars,
+    together,
 )
 from reprise.spark_jobs.operators.parameters import names, steps_as
 from reprise.spark_jobs.topology.binding import resolve
@@ -236,10 +237,7 @@ class Union(Operator):
                 raise ColumnError(
                     f"an input has no column {missing[0]!r}; its columns are {each.column_names}"
                 )
-        try:
-            return state, pa.concat_tables([t.select(wanted) for t in tables], promote_options="default")
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise ColumnError(f"inputs have columns of different types: {error}") from error
+        return state, together([t.select(wanted) for t in tables], "inputs have different columns")
 
 
 class Sink(Operator):

@@ -121,7 +121,7 @@ def test_union_takes_inputs_in_order_with_the_first_columns() -> None:
     assert only(Union(columns=["word"]), other, ROWS.slice(2)) == [{"word": "q"}, {"word": "z"}]
     with pytest.raises(ColumnError, match="no column 'more'"):
         only(Union(), other, ROWS)
-    with pytest.raises(ColumnError, match="different types"):
+    with pytest.raises(ColumnError, match="different columns"):
         only(Union(), ROWS, pa.table({"n": ["text"], "word": ["w"]}))
 
 
