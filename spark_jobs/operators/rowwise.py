@@ -98,15 +98,15 @@ class Map(Operator):
         """What `where` and `select` make of these columns."""
         if self.where is not None:
             require(columns, self.where.meta.root_names(), "where")
-        names: dict[str, None] = {}
+        names: list[str] = []
         for each in self.select if self.select is not None else [pl.all()]:
             require(columns, each.meta.root_names(), "select")
             if not each.meta.eq(pl.all()):
-                names[each.meta.output_name()] = None
+                names.append(each.meta.output_name())
             elif columns is None:
                 return None
             else:
-                names |= dict.fromkeys(columns)
+                names += columns
         return tuple(names)
 
     def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
@@ -258,9 +258,9 @@ def _is_plain(each: pl.Expr) -> bool:
 
 
 def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:
-    if isinstance(select, Mapping):
+    if isinstance(select, Mapping) and select:
         return [_selectable(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
-    if isinstance(select, str) or not isinstance(select, Sequence):
+    if isinstance(select, str) or not isinstance(select, Sequence) or not select:
         raise SpecError("select", "expected a list of SQL expressions or a mapping of names to them")
     return [_selectable(text, f"select[{i}]") for i, text in enumerate(select)]
 

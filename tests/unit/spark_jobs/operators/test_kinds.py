@@ -235,7 +235,6 @@ def test_a_claim_that_is_wrong_is_convicted(name: str, kind: Kind) -> None:
         "max(value) OVER (PARTITION BY key)",
         "value - avg(value)",
         "rank() OVER (ORDER BY value)",
-        "1",
     ],
 )
 def test_an_expression_may_see_the_other_rows_of_its_batch_and_no_others(text: str) -> None:
