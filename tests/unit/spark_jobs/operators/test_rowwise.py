@@ -315,6 +315,15 @@ def test_a_number_with_a_point_is_a_float_but_in_texts_and_names() -> None:
     assert out.to_pylist() == [{"q": 1 / 60, "n": 7, "t": "it's 2.5", "h": 0.5}]
 
 
+def test_date_and_time_of_day_are_those_of_the_zone() -> None:
+    evening = pa.table({"t": pa.array([1_761_431_400, -1]).cast(pa.timestamp("s", "Europe/Berlin"))})
+    select = ["CAST(t AS DATE)::TEXT AS d", "CAST(t AS TIME)::TEXT AS c"]
+    assert only(Map(select=select), evening) == [
+        {"d": "2025-10-26", "c": "00:30:00"},
+        {"d": "1970-01-01", "c": "00:59:59"},
+    ]
+
+
 def test_a_filter_compares_decimals_exactly() -> None:
     rows = pa.table({"a": pa.array([Decimal("1234567890123456.78"), Decimal("1234567890123456.79")], MONEY)})
     (out,) = run(Filter(where="a > 1234567890123456.78"), [inbox(1, rows)])
