@@ -29,11 +29,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from reprise.spark_jobs.column_types import type_name
+from reprise.spark_jobs.column_types import parse_columns, type_name
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
 from reprise.spark_jobs.operators.frames import ColumnError, canonical, typed
 from reprise.spark_jobs.operators.parameters import choice
+
+__all__ = ["Decoded", "Decoder", "avro_schema", "decode", "given_for", "make_decoder", "parse_columns"]
 from reprise.spark_jobs.sources import json_values
 from reprise.spark_jobs.sources.text_types import require_finite, shown
 

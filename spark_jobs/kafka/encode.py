@@ -20,8 +20,9 @@ from reprise.spark_jobs.errors import EncodeError, SpecError
 from reprise.spark_jobs.kafka.avro_columns import rows_for
 from reprise.spark_jobs.kafka.decode import local_schema, protobuf_of
 from reprise.spark_jobs.kafka.registry import head
-from reprise.spark_jobs.operators.frames import is_bytes, plain, to_polars
+from reprise.spark_jobs.operators.frames import plain
 from reprise.spark_jobs.operators.parameters import whole
+from reprise.spark_jobs.sinks.files import encoded
 
 Keyed = list[tuple[bytes | None, bytes | None]]
 ARROW_BYTES = 500_000
@@ -46,11 +47,7 @@ class Json(Encoder):
         self._head = b"" if number is None else head(number)
 
     def values(self, table: pa.Table) -> Sequence[bytes]:
-        if wrong := [field.name for field in table.schema if is_bytes(field.type)]:
-            raise EncodeError(
-                f"column {wrong[0]!r} holds bytes, and JSON has no value for them: make it text, or leave it out, in a Map"
-            )
-        found = to_polars(table).write_ndjson().encode().splitlines()
+        found = encoded("jsonl", table).splitlines()
         return [self._head + line for line in found] if self._head else found
 
 

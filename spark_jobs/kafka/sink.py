@@ -28,7 +28,7 @@ from reprise.spark_jobs.kafka.decode import given_for
 from reprise.spark_jobs.kafka.encode import Encoder, Keyed, deletions, keys, make_encoder, upserts
 from reprise.spark_jobs.kafka.settings import PRODUCER_OWN, parse_clusters, parse_settings
 from reprise.spark_jobs.kafka.transactions import Headers, Session, TooLargeError, Written
-from reprise.spark_jobs.operators.parameters import choice, fail_or, names
+from reprise.spark_jobs.operators.parameters import choice, fail_or, names, truth
 from reprise.spark_jobs.platform import PLATFORM, Running
 from reprise.spark_jobs.sinks import Opening, Sink
 from reprise.spark_jobs.sinks.files import WHY_OTHER_ROWS
@@ -92,7 +92,7 @@ class KafkaSink(Sink):
             raise SpecError("key", f"format {format} puts many rows into a message, so messages have no keys")
         if delete is not None and not self.upsert:
             raise SpecError("delete", "is for mode upsert")
-        self.headers = bool(headers)
+        self.headers = truth(headers, "headers")
         self.divert = fail_or(on_too_large, "on_too_large", KafkaSink.gives_up) == "dead-letter"
         if self.divert != (dead_letters is not None):
             raise SpecError(

@@ -91,6 +91,8 @@ class _Types:
             return self._operation(inner, of, ("left", "right"), of["op"])
         if kind == "Ternary":
             return self._operation(inner, of, ("truthy", "falsy"), kind)
+        if kind == "Cast" and self.kind(node) in (pl.Date, pl.Time):
+            of["expr"] = self._local(of["expr"])
         if kind == "Function":
             inner = self._function(inner)
         return self._summed(inner, of, "Sum") if kind == "Agg" and "Sum" in of else inner
@@ -172,6 +174,14 @@ class _Types:
         if not _inner(kind).is_integer():
             return node
         return self._cast(node, pl.List(pl.Int128) if isinstance(kind, pl.List) else pl.Int128)
+
+    def _local(self, node: Node) -> Node:
+        """A time with a zone as its clock shows it; polars takes the day and the time of day from UTC."""
+        if not getattr(self.kind(node), "time_zone", None):
+            return node
+        local = _written(pl.col("").dt.replace_time_zone(None))
+        local["Function"]["input"][0] = node
+        return local
 
     def kind(self, node: Node) -> pl.DataType:
         """What it gives."""

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from reprise.spark_jobs.contract import Inbox
 from reprise.spark_jobs.errors import DataPlaneError
+from reprise.spark_jobs.polars_frames import frame_of
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -69,40 +70,30 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
     if of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind):
         part = kind.value_field.with_type(_canonical(kind.value_type))
         return pa.list_(part, kind.list_size if of.is_fixed_size_list(kind) else -1)
-    if of.is_large_binary(kind) or of.is_binary_view(kind):
-        return pa.binary()
-    if of.is_timestamp(kind) and (kind.tz or "").startswith(
-        ("+", "-")
-    ):  # an offset, which polars does not know
-        return pa.timestamp(kind.unit, "UTC")  # the same instants
+    if of.is_decimal32(kind) or of.is_decimal64(kind):
+        kind = pa.decimal128(kind.precision, kind.scale)
+    elif of.is_large_binary(kind) or of.is_binary_view(kind):
+        kind = pa.binary()
+    elif of.is_timestamp(kind) and (kind.tz or "").startswith(("+", "-")):
+        kind = pa.timestamp(kind.unit, "UTC")  # the same instants; polars does not know offsets
     return pa.string() if is_text(kind) else kind
 
 
 def to_polars(table: pa.Table) -> pl.DataFrame:
     """A frame over the same rows.  ColumnError for a column of a type that polars has not."""
-    if any("fixed_size_list" in str(kind) for kind in table.schema.types):
-        table = table.take(
-            pa.array(np.arange(table.num_rows))
-        )  # of a slice polars reads the nulls of other rows
     try:
-        return _frame(table)
+        return frame_of(table)
     except REFUSED:
         names = table.column_names
     for at, name in enumerate(names):
         try:
-            _frame(table.select([at]))
+            frame_of(table.select([at]))
         except REFUSED:
             kind = table.schema.field(at).type
             raise ColumnError(
                 f"column {name!r} holds {kind}, which this operator does not take; CAST or leave it out at the source"
             ) from None
     raise ColumnError(f"several columns of the input have one name; its columns are {', '.join(names)}")
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def to_arrow(frame: pl.DataFrame) -> pa.Table:
@@ -309,10 +300,23 @@ def inbox_table(inbox: Inbox, operator: str | None = None, keys: Iterable[str] =
     tables = [canonical(i.table) for i in inbox.inputs if operator in (None, i.operator) and i.table.num_rows]
     if len(tables) <= 1:
         return one_form(tables[0], keys) if tables else None
+    return one_form(together(tables, "inputs have different columns"), keys)
+
+
+def together(tables: Sequence[pa.Table], what: str) -> pa.Table:
+    """The rows one after the other; a column that a table lacks is null in its rows.  ColumnError, which begins with `what`:
+    a column has two types."""
     try:
-        return one_form(pa.concat_tables(tables, promote_options="default"), keys)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ColumnError(f"inputs do not have the same columns: {error}") from error
+        return pa.concat_tables(tables, promote_options="default")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        fields = [field for table in tables for field in table.schema if not pa.types.is_null(field.type)]
+    for field in fields:
+        other = next((f.type for f in fields if f.name == field.name and not f.type.equals(field.type)), None)
+        if other is not None:
+            raise ColumnError(
+                f"{what}: column {field.name!r} holds {field.type} in some rows and {other} in others; CAST it in a Map"
+            )
+    raise ColumnError(f"{what}: two columns of one table have one name; rename one")
 
 
 def without_nulls(table: pa.Table | None, keys: Iterable[str]) -> pa.Table | None:
@@ -352,10 +356,7 @@ def concat(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     names = some[0].column_names
     if other := next((t.column_names for t in some if t.column_names != names), None):
         raise ColumnError(f"columns changed between batches: from {names} to {other}")
-    try:
-        return pa.concat_tables(some, promote_options="default").combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ColumnError(f"columns changed between batches: {error}") from error
+    return together(some, "columns changed between batches").combine_chunks()
 
 
 def later(before: int | None, now: int) -> int:

@@ -93,7 +93,7 @@ class WindowedJoin(Operator):
         self.left, self.right = left, right
         if left == right:
             raise SpecError("right", "must be another upstream operator than `left`")
-        self.keys = names(keys, "keys", least=1)
+        self.keys = names(keys, "keys", least=1, taken=(time,))
         self.within = duration_us(within, "within", least=0)
         self.time = time
         self.lateness = duration_us(lateness, "lateness", least=0)

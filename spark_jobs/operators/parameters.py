@@ -3,7 +3,7 @@ kind that follows from it holds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from reprise.spark_jobs.contract import Operator
@@ -13,9 +13,11 @@ from reprise.spark_jobs.topology.quantity import parse_duration_us
 from reprise.spark_jobs.topology.scalars import given_twice, nearest
 
 
-def names(value: Any, field: str, least: int = 0, what: str = "column name") -> tuple[str, ...]:
+def names(
+    value: Any, field: str, least: int = 0, what: str = "column name", taken: Collection[str] = ()
+) -> tuple[str, ...]:
     """A list of column names, or of `what` it is (one may stand alone).  SpecError unless there are at least `least`, all
-    different."""
+    different, and other than those `taken`."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, Sequence) or not all(isinstance(i, str) and i for i in items):
         raise SpecError(field, f"expected {what}s as text, found {value!r}")
@@ -23,6 +25,8 @@ def names(value: Any, field: str, least: int = 0, what: str = "column name") -> 
         raise SpecError(field, f"needs at least {least} {what}{'s' if least > 1 else ''}")
     if (twice := given_twice(items)) is not None:
         raise SpecError(field, f"{what} {twice!r} is there twice")
+    if found := [name for name in items if name in taken]:
+        raise SpecError(field, f"{found[0]!r} is the name of another output column: rename it in a Map")
     return tuple(items)
 
 
@@ -61,4 +65,11 @@ def whole(value: Any, field: str, least: int = 1) -> int:
     """An integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise SpecError(field, f"expected an integer of at least {least}, found {value!r}")
+    return value
+
+
+def truth(value: Any, field: str) -> bool:
+    """True or false; no word in quotes."""
+    if not isinstance(value, bool):
+        raise SpecError(field, f"expected true or false, found {value!r}")
     return value

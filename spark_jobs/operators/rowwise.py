@@ -27,6 +27,7 @@ from reprise.spark_jobs.operators.frames import (
     is_text,
     to_arrow,
     to_polars,
+    together,
 )
 from reprise.spark_jobs.operators.parameters import names, steps_as
 from reprise.spark_jobs.topology.binding import resolve
@@ -41,6 +42,8 @@ _REASONS = {
     "u64": "a whole number is beyond uint64",
 }
 _TOO_LONG = "a number has more than 38 digits (15 where it meets a float), or a time is beyond nanoseconds"
+_ROW = "number of the row"
+"""A column beside those of `select`: polars makes constants as long as it is."""
 Function = Callable[[pl.DataFrame], pl.DataFrame]
 
 
@@ -100,15 +103,15 @@ class Map(Operator):
         """What `where` and `select` make of these columns."""
         if self.where is not None:
             require(columns, self.where.meta.root_names(), "where")
-        names: dict[str, None] = {}
+        names: list[str] = []
         for each in self.select if self.select is not None else [pl.all()]:
             require(columns, each.meta.root_names(), "select")
             if not each.meta.eq(pl.all()):
-                names[each.meta.output_name()] = None
+                names.append(each.meta.output_name())
             elif columns is None:
                 return None
             else:
-                names |= dict.fromkeys(columns)
+                names += columns
         return tuple(names)
 
     def _apply(self, frame: pl.DataFrame) -> pa.Table | None:
@@ -120,16 +123,16 @@ class Map(Operator):
             where, select = self._exactly(frame.schema)
             if where is not None:
                 frame = frame.filter(where)
-            if select is not None and (rows := frame.height):
-                frame = frame.select(select)
-                if (
-                    frame.height == 1
-                ):  # polars computes what names no column, and `x OVER ()`, once for all rows
-                    frame = frame[[0] * rows]
+            if select is not None:
+                frame = frame.select(pl.int_range(pl.len()).alias(_ROW), *select).drop(_ROW)
         except pl.exceptions.ColumnNotFoundError as error:
             missing = str(error).partition("\n")[0]
             columns = ", ".join(frame.columns)
             raise ColumnError(f"column not found: {missing}; the input's columns are {columns}") from error
+        except pl.exceptions.ShapeError:
+            raise ColumnError(
+                "`select` gives other rows than it reads; FlatMap makes rows of lists"
+            ) from None
         except REFUSED as error:
             raise self._refused(frame, str(error).partition("\n")[0]) from error
         return to_arrow(frame) if frame.height else None
@@ -243,10 +246,7 @@ class Union(Operator):
                 raise ColumnError(
                     f"an input has no column {missing[0]!r}; its columns are {each.column_names}"
                 )
-        try:
-            return state, pa.concat_tables([t.select(wanted) for t in tables], promote_options="default")
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise ColumnError(f"inputs have columns of different types: {error}") from error
+        return state, together([t.select(wanted) for t in tables], "inputs have different columns")
 
 
 class Sink(Operator):
@@ -267,9 +267,9 @@ def _is_plain(each: pl.Expr) -> bool:
 
 
 def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:
-    if isinstance(select, Mapping):
+    if isinstance(select, Mapping) and select:
         return [parse_expression(text, f"select.{name}").alias(str(name)) for name, text in select.items()]
-    if isinstance(select, str) or not isinstance(select, Sequence):
+    if isinstance(select, str) or not isinstance(select, Sequence) or not select:
         raise SpecError("select", "expected a list of SQL expressions or a mapping of names to them")
     return [_selectable(text, f"select[{i}]") for i, text in enumerate(select)]
 

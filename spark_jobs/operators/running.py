@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Columns, Inbox, Kind, Place, Tables
-from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import slots as slotted
 from reprise.spark_jobs.operators.aggregates import (
     accumulators_of,
@@ -65,18 +64,15 @@ class RunningAggregate(PagedOperator, KeyedTables):
         interval: str | None = None,
         first: str | None = None,
     ) -> None:
-        self.keys = names(keys, "keys")
         self.aggregates = parse_aggregates(aggregate)
-        self.keep = names(keep, "keep")
         self.windows = parse_windows(size, interval, first)
         if self.windows is not None and steps_as(self, RunningAggregate):
             self.kind = Kind.CONVERGENT
         self._head = WINDOW if self.windows else ()
+        self.keys = names(keys, "keys", taken=self._head)
         taken = {*self._head, *self.keys}
         require_other_names(self.aggregates, taken, "another output column")
-        for name in self.keep:
-            if name in taken | {a.name for a in self.aggregates}:
-                raise SpecError("keep", f"{name!r} is the name of another output column")
+        self.keep = names(keep, "keep", taken=taken | {a.name for a in self.aggregates})
         self._names = accumulators_of(self.aggregates)
 
     def oldest_needed(self, batch: int) -> int | None:

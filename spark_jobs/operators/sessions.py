@@ -77,14 +77,11 @@ class SessionWindow(PagedOperator, EntriesTables):
         lateness: str = "0s",
     ) -> None:
         self.gap = duration_us(gap, "gap")
-        self.keys = names(keys, "keys")
+        self.keys = names(keys, "keys", taken=("window_start", "window_end", "time"))
         self.aggregates = parse_aggregates(aggregate)
         self.time = time
         self.lateness = duration_us(lateness, "lateness", least=0)
-        shown = ("window_start", "window_end", "time")
-        if taken := [name for name in self.keys if name in shown]:
-            raise SpecError("keys", f"{taken[0]!r} is the name of another output column; rename it before")
-        own = {*shown, *self.keys}
+        own = {"window_start", "window_end", "time", *self.keys}
         require_other_names(self.aggregates, own, "another output column")
         self._names = accumulators_of(self.aggregates)
 

@@ -29,7 +29,7 @@ from reprise.spark_jobs.operators.frames import (
     select,
 )
 from reprise.spark_jobs.operators.keys import KeyIndex, group
-from reprise.spark_jobs.operators.parameters import choice, names, steps_as, whole
+from reprise.spark_jobs.operators.parameters import choice, names, steps_as, truth, whole
 from reprise.spark_jobs.operators.rescaling import merged_meta, offsets, part_of_meta, slots_of_parts, taken
 from reprise.spark_jobs.topology.columns import merged, require
 
@@ -70,12 +70,12 @@ class TopK(Operator):
         positive: bool = True,
     ) -> None:
         self.k = whole(k, "k")
-        (self.by,) = names([by], "by")
-        self.keys = names(keys, "keys", least=1)
-        self.per = names(per, "per")
+        (self.by,) = names([by], "by", taken=("rank",))
+        self.keys = names(keys, "keys", least=1, taken=("rank",))
+        self.per = names(per, "per", taken=("rank",))
         self.all = tuple(dict.fromkeys([*self.per, *self.keys]))
         self.stream = choice(scope, "scope", ("stream", "batch")) == "stream"
-        self.positive = bool(positive)
+        self.positive = truth(positive, "positive")
         if not self.stream and steps_as(self, TopK):
             self.kind = Kind.CONVERGENT
 

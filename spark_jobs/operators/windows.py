@@ -89,7 +89,8 @@ class SlidingWindow(PagedOperator, WindowTables, WindowSlots):
         self.slide = duration_us(slide, "slide")
         if self.size % self.slide:
             raise SpecError("slide", f"{slide!r} does not divide the size {size!r}")
-        self.keys = names(keys, "keys")
+        head = ("window_start", "window_end", "time", *(("window",) if self.label is not None else ()))
+        self.keys = names(keys, "keys", taken=head)
         self.aggregates = parse_aggregates(aggregate)
         self.time = time
         self.lateness = duration_us(lateness, "lateness", least=0)

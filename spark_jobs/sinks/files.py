@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from polars.exceptions import PanicException
@@ -24,6 +23,7 @@ from polars.exceptions import PanicException
 from reprise.spark_jobs.contract import Place
 from reprise.spark_jobs.errors import EncodeError, FencedError, NotYetError, SinkError, StepError, StoreError
 from reprise.spark_jobs.platform import PLATFORM, Platform
+from reprise.spark_jobs.polars_frames import frame_of
 from reprise.spark_jobs.storage.files import Files
 
 
@@ -106,9 +106,9 @@ class Sink(ABC):
 
 
 def _jsonl(table: pa.Table) -> bytes:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame.write_ndjson().encode()
+    if any("binary" in str(kind).partition("<")[0] for kind in table.schema.types):
+        raise TypeError("JSON has no bytes")  # polars panics, and prints a stack trace
+    return frame_of(table).write_ndjson().encode()
 
 
 def _parquet(table: pa.Table) -> bytes:
@@ -127,11 +127,19 @@ def encoded(fmt: str, table: pa.Table) -> bytes:
         return ENCODERS[fmt](table)
     except MemoryError:
         raise
-    except (Exception, PanicException) as error:  # polars panics at types that it has no text for
-        columns = ", ".join(f"{field.name}: {field.type}" for field in table.schema)
-        raise EncodeError(
-            f"these rows cannot be written as {fmt} (columns {columns}): {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, PanicException):  # polars panics at types that it has no text for
+        wrong = [f for i, f in enumerate(table.schema) if not _is_written(fmt, table.select([i]))]
+        columns = ", ".join(f"{field.name}: {field.type}" for field in wrong or table.schema)
+        advice = "CAST them, or leave them out, in a Map" if wrong else "give each column a name of its own"
+        raise EncodeError(f"these rows cannot be written as {fmt} (columns {columns}): {advice}") from None
+
+
+def _is_written(fmt: str, column: pa.Table) -> bool:
+    try:
+        ENCODERS[fmt](column)
+    except (Exception, PanicException):
+        return False
+    return True
 
 
 WHY_OTHER_ROWS = (

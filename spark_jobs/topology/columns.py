@@ -3,7 +3,7 @@
 A wrong key column is a valid text in a valid place: without this it is found when the first rows come, which may be never.
 Every class may say which columns it gives for the columns that it gets (`output_columns`), and refuse those that it cannot
 work with; what a class does not say is unknown, and what follows from it is unknown, too.  Invariant: nothing is refused
-that could work: only a name that is missing from columns that are known.
+that could work: only a name that is missing from columns that are known, and a name of two columns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reprise.spark_jobs.contract import Columns
 from reprise.spark_jobs.errors import SpecError, raise_all
 from reprise.spark_jobs.topology.binding import make_operator, make_source
 from reprise.spark_jobs.topology.resource import Mode, OperatorSpec, SourceSpec, StreamTopology
-from reprise.spark_jobs.topology.scalars import nearest
+from reprise.spark_jobs.topology.scalars import given_twice, nearest
 
 
 def follow(resource: StreamTopology) -> dict[str, Columns]:
@@ -85,6 +85,10 @@ def _declared(
     field = f"spec.{kind}[{spec.name}]"
     try:
         columns = declare()
+        if (twice := given_twice(columns or ())) is not None:
+            raise SpecError(
+                f"{field}.with", f"two columns of the output are called {twice!r}: rename one in a Map"
+            )
         return None if columns is None else tuple(columns)
     except SpecError as error:  # names the parameter; or, where the class cannot be made, its field
         place = error.field if error.field.startswith(field) else f"{field}.with.{error.field}"

@@ -161,7 +161,13 @@ def _with_absolute_paths(resource: StreamTopology, folder: Path) -> StreamTopolo
 
 
 class _AsKubectl(yaml.SafeLoader):
-    """Reads plain words as kubectl does: 3:20 and dates are text, 1e3 and 08 are numbers."""
+    """Reads plain words as kubectl does: 3:20 and dates are text, 1e3 and 08 are numbers.  Tabs separate words in a line."""
+
+    def scan_to_next_token(self) -> None:
+        super().scan_to_next_token()
+        while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+            self.forward()
+            super().scan_to_next_token()
 
 
 _NUMBERS = {

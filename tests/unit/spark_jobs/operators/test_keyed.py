@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprise.spark_jobs.errors import SpecError
-from reprise.spark_jobs.operators import KeyedAggregate, KeyedCount, Latest, TopK
+from reprise.spark_jobs.operators import KeyedAggregate, KeyedCount, Latest, TopK, WindowedJoin
 from reprise.spark_jobs.operators.frames import ColumnError
 from reprise.spark_jobs.operators.testing import PLACE, inbox, run
 from tests.support.examples import examples
@@ -142,7 +142,11 @@ def test_a_column_that_changes_its_type_is_refused() -> None:
     [
         (lambda: TopK(k=0, by="v", keys=["k"]), "k"),
         (lambda: TopK(k=True, by="v", keys=["k"]), "k"),
+        (lambda: TopK(k=1, by="v", keys=["k"], positive="no"), "positive"),  # type: ignore[arg-type]
         (lambda: TopK(k=1, by="v", keys=[]), "keys"),
+        (lambda: TopK(k=1, by="rank", keys=["k"]), "by"),
+        (lambda: TopK(k=1, by="v", keys=["k"], per=["rank"]), "per"),
+        (lambda: WindowedJoin(left="a", right="b", keys=["time"], within="1s"), "keys"),
         (lambda: TopK(k=1, by="v", keys=["k"], scope="all"), "scope"),
         (lambda: KeyedCount(keys=["k"], name="k"), "aggregate.k"),
     ],

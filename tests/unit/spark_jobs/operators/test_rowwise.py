@@ -59,6 +59,13 @@ def test_numbers_with_a_point_are_floats() -> None:
     assert out is not None and set(out.schema.types) == {pa.float64()}
 
 
+def test_each_row_gives_one_row_also_of_constants_alone() -> None:
+    assert only(Map(select=["'eu' AS region"], where="n >= 2"), ROWS) == [{"region": "eu"}] * 2
+    assert only(Map(select=["'eu' AS region"], where="n > 9"), ROWS) is None
+    with pytest.raises(ColumnError, match="`select` gives other rows than it reads; FlatMap"):
+        only(Map(select=["UNNEST(l) AS l"]), pa.table({"l": [[1, 2], []], "n": [1, 2]}).slice(0, 1))
+
+
 def test_filter_keeps_order_and_gives_nothing_for_no_rows() -> None:
     assert only(Filter(where="word <> ''"), ROWS) == [{"n": 3, "word": "x y"}, {"n": 2, "word": "z"}]
     assert only(Filter(where="n > 9"), ROWS) is None
@@ -114,7 +121,7 @@ def test_union_takes_inputs_in_order_with_the_first_columns() -> None:
     assert only(Union(columns=["word"]), other, ROWS.slice(2)) == [{"word": "q"}, {"word": "z"}]
     with pytest.raises(ColumnError, match="no column 'more'"):
         only(Union(), other, ROWS)
-    with pytest.raises(ColumnError, match="different types"):
+    with pytest.raises(ColumnError, match="different columns"):
         only(Union(), ROWS, pa.table({"n": ["text"], "word": ["w"]}))
 
 
@@ -322,6 +329,15 @@ def test_a_number_with_a_point_is_a_float_but_in_texts_and_names() -> None:
 def test_each_row_gives_one_though_no_column_is_named(expression: str, value: Any) -> None:
     assert only(Map(select={"x": expression}), ROWS) == [{"x": value}] * ROWS.num_rows
     assert only(Map(select={"x": expression}, where="n > 99"), ROWS) is None
+
+
+def test_date_and_time_of_day_are_those_of_the_zone() -> None:
+    evening = pa.table({"t": pa.array([1_761_431_400, -1]).cast(pa.timestamp("s", "Europe/Berlin"))})
+    select = ["CAST(t AS DATE)::TEXT AS d", "CAST(t AS TIME)::TEXT AS c"]
+    assert only(Map(select=select), evening) == [
+        {"d": "2025-10-26", "c": "00:30:00"},
+        {"d": "1970-01-01", "c": "00:59:59"},
+    ]
 
 
 def test_a_filter_compares_decimals_exactly() -> None:

@@ -97,6 +97,7 @@ def test_a_column_of_nothing_but_nulls_takes_the_type_that_comes_later() -> None
     ("parameters", "field"),
     [
         ({"aggregate": {"k": "count()"}}, "aggregate.k"),
+        ({"keys": ["window_end"], "size": "2s", "interval": "1s"}, "keys"),
         ({"aggregate": {"window_end": "count()"}, "size": "2s", "interval": "1s"}, "aggregate.window_end"),
         ({"keep": ["n"]}, "keep"),
         ({"keep": ["k"]}, "keep"),

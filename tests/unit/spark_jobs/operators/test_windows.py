@@ -217,6 +217,8 @@ def test_keys_that_no_window_needs_are_let_go() -> None:
         ({"size": "3s", "slide": "2s"}, "slide"),
         ({"size": "2s", "slide": "1s", "emit": "update"}, "emit"),
         ({"size": "2s", "slide": "1s", "keys": ["a", "a"]}, "keys"),
+        ({"size": "2s", "slide": "1s", "keys": ["window_start"]}, "keys"),
+        ({"size": "2s", "slide": "1s", "keys": ["window"], "label": "a"}, "keys"),
         ({"size": "2s", "slide": "1s", "aggregate": {"n": "avg(x)"}}, "aggregate.n"),
         ({"size": "2s", "slide": "1s", "aggregate": {"n": "sum()"}}, "aggregate.n"),
         ({"size": "2s", "slide": "1s", "aggregate": {"time": "count()"}}, "aggregate.time"),

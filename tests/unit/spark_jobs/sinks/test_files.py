@@ -6,6 +6,7 @@ import io
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -90,13 +91,25 @@ def test_a_replay_with_other_rows_is_refused_and_the_file_stays(
     assert sink.path(1).read_bytes() == before
 
 
-def test_rows_that_a_format_has_no_text_for_are_named_with_their_types(tmp_path: Path) -> None:
-    sink = FileSink(tmp_path, P, "parquet")
-    odd = pa.table({"gap": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
-    with pytest.raises(
-        EncodeError, match=r"cannot be written as parquet \(columns gap: month_day_nano_interval\)"
-    ):
-        sink.write(1, odd)
+def test_a_slice_is_written_with_its_own_nulls_and_the_names_of_its_columns() -> None:
+    lists = pa.array([[1, 2], None, [3, None]], pa.list_(pa.int64(), 2))
+    rows = pa.table({"": lists, "s": pa.StructArray.from_arrays([lists], ["v"])})
+    assert read("jsonl", encoded("jsonl", rows.slice(1))) == rows.to_pylist()[1:]
+
+
+@pytest.mark.parametrize(
+    ("fmt", "columns", "message"),
+    [
+        ("parquet", {"gap": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}, r"gap: month_day_nano_interval\): CAST"),
+        ("jsonl", {"n": [1], "b": [b"x"]}, r"b: binary\): CAST them"),
+    ],
+)  # fmt: skip
+def test_columns_that_a_format_has_no_text_for_are_named_with_their_types(
+    tmp_path: Path, fmt: str, columns: dict[str, Any], message: str
+) -> None:
+    sink = FileSink(tmp_path, P, fmt)
+    with pytest.raises(EncodeError, match=rf"cannot be written as {fmt} \(columns {message}"):
+        sink.write(1, pa.table(columns))
     assert sink.visible == 0
     assert not sink.path(1).exists()
 

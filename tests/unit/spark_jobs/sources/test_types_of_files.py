@@ -343,6 +343,7 @@ def test_files_without_a_byte_have_the_declared_columns(written: Written, name: 
             pa.struct([("a", pa.list_(pa.string()))])),
         (pa.string(), pa.string_view(), pa.string()),
         (pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string()),
+        (pa.decimal32(5, 2), pa.decimal64(5, 2), pa.decimal128(5, 2)),
         (pa.large_binary(), pa.binary_view(), pa.binary()),
         (pa.timestamp("us", "+05:30"), pa.timestamp("us", "-02:00"), pa.timestamp("us", "UTC")),
     ],
@@ -350,7 +351,7 @@ def test_files_without_a_byte_have_the_declared_columns(written: Written, name: 
 def test_ways_to_lay_out_values_in_parquet_are_one_type(
     tmp_path: Path, kind: pa.DataType, other: pa.DataType, one: pa.DataType
 ) -> None:
-    value = {"list": [1], "struct": {"a": ["x"]}, "timestamp[us, tz=UTC]": 0}.get(
+    value = {"list": [1], "struct": {"a": ["x"]}, "timestamp[us, tz=UTC]": 0, "decimal128(5, 2)": 1}.get(
         str(one).partition("<")[0], "x"
     )
     for name, each in (("a", kind), ("b", other)):

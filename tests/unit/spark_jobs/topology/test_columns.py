@@ -108,6 +108,11 @@ COUNT = op("count", "KeyedCount", [{"from": "flat", "by": ["tag"]}], keys=["tag"
         ),
         ([FLAT, op("u", "Union", ["tweets", "flat"])], "spec.operators[u].with.columns", "the columns are time, tag"),
         ([op("l", "Latest", ["tweets"], keys=["user"])], "spec.operators[l].with.keys", "'user'"),
+        ([op("m", "Map", ["tweets"], select=["*", "tweet + 1 AS tweet"])], "spec.operators[m].with", "are called 'tweet'"),
+        ([FLAT, op("m", "Sink", ["flat"]), op("j", "StreamTableJoin", ["m", "flat"], stream="m", table="flat",
+            keys=["time"], suffix="")],
+         "spec.operators[j].with", "are called 'tag': rename one in a Map"),
+        ([op("m", "Map", ["tweets"], select=[])], "spec.operators[m].with.select", "expected a list of SQL expressions"),
         (
             [op("d", f"{HERE}:Doubles", ["tweets"]), op("c", "KeyedCount", ["d"], keys=["tag"])],
             "spec.operators[c].with.keys",

@@ -43,6 +43,7 @@ LIST = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_l
         f"{BODY}---\n# Source: chart/templates/off.yaml\n",
         f"# Source: a\n---\n# nothing here\n---\n{BODY}",
         f"{BODY}...\n",
+        BODY.replace("name: words\n", "name:\twords\t# a comment\n").replace("]", "\t]\t"),
         f"{BODY}---\n{NAMESPACE}",
         f"{NAMESPACE}---\n{BODY}",
         LIST,
