@@ -34,10 +34,10 @@ from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
 from reprise.spark_jobs.operators.frames import ColumnError, canonical, typed
 from reprise.spark_jobs.operators.parameters import choice
-
-__all__ = ["Decoded", "Decoder", "avro_schema", "decode", "given_for", "make_decoder", "parse_columns"]
 from reprise.spark_jobs.sources import json_values
 from reprise.spark_jobs.sources.text_types import require_finite, shown
+
+__all__ = ["Decoded", "Decoder", "avro_schema", "decode", "given_for", "make_decoder", "parse_columns"]
 
 for _name in (
     "long-timestamp-nanos",
