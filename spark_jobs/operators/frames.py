@@ -123,7 +123,9 @@ def times(table: pa.Table, name: str) -> Ints:
     without nulls."""
     array = plain(column(table, name))
     if array.null_count:
-        raise ColumnError(f"time column {name!r} has {array.null_count} nulls")
+        raise ColumnError(
+            f"time column {name!r} has no time in {array.null_count} rows: drop them, or fill them in"
+        )
     if pa.types.is_null(array.type):
         return np.zeros(0, np.int64)
     if not pa.types.is_integer(array.type):

@@ -236,7 +236,7 @@ def test_wrong_parameters_are_named(parameters: dict[str, object], field: str) -
     [
         ({"n": "count()"}, {"when": [1]}, "'time' is not in the input"),
         ({"n": "count()"}, {"time": ["x"]}, "is no time of ISO 8601"),
-        ({"n": "count()"}, {"time": pa.array([None], pa.int64())}, "has 1 nulls"),
+        ({"n": "count()"}, {"time": pa.array([None], pa.int64())}, "has no time in 1 rows"),
         ({"n": "sum(v)"}, {"time": [1], "v": ["x"]}, "needs numbers"),
         ({"n": "sum(w)"}, {"time": [1], "v": ["x"]}, "'w' is not in the input"),
     ],

@@ -130,10 +130,10 @@ def test_files_of_different_columns_are_put_together_and_of_different_types_are_
 def test_a_time_column_with_gaps_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"time": pa.array([1, None], pa.int64())}), tmp_path / "gaps.parquet")
     place = Place("in", 0, 1)
-    with pytest.raises(ColumnError, match="time column 'time' has 1 nulls"):
+    with pytest.raises(ColumnError, match="time column 'time' has no time in 1 rows"):
         EventTimeReplay(data=str(tmp_path / "gaps.parquet"), step="1s").plan(place, 1, Range(0, 0))
     source = FileSource(paths=[str(tmp_path / "gaps.parquet")], rows=1, time="time")
-    with pytest.raises(ColumnError, match="time column 'time' has 1 nulls"):
+    with pytest.raises(ColumnError, match="time column 'time' has no time in 1 rows"):
         source.watermark(place, 1, Range(0, 1))
 
 
