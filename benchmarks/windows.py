@@ -5,7 +5,7 @@
 In one process, without Spark.  The query of Sebepou and Magoutis ("CEC: Continuous Eventual Checkpointing for Data Stream
 Processing Operators", section IV): the average price of each ten rows of an item, items drawn evenly.  They have 100,000
 items, about 90,000 open windows, and a row a tuple; targets are scaled here by the number of ids.  `targets`: their figures
-6 and 7; `periods`: 8 and 9; `sizes`: 5.  `ways`: one state of a `KeyedAggregate` by whole snapshots, by pages and by a log.
+6 and 7; `periods`: 9; `sizes`: 5.  `ways`: one state of a `KeyedAggregate` by whole snapshots, by pages and by a log.
 `gather`: how long a partition stands still when all of its slots are stored at once.
 """
 

@@ -18,7 +18,7 @@ def test_tighter_targets_leave_less_to_read_and_to_replay(tmp_path: Path) -> Non
     assert tight is not None and loose is not None
     assert tight.replay_rows <= loose.replay_rows
     lines = list(windows.shown({"targets": list(found.values())}))
-    assert lines[3].endswith("| 3.5 s |")
+    assert lines[3].endswith("| 3.5 |")
 
 
 def test_all_ways_store_the_same_state(tmp_path: Path) -> None:
