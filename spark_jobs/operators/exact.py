@@ -22,18 +22,16 @@ Node = Any
 _WHOLE = pl.Decimal(38, 0)
 """Whole numbers in arithmetic: polars fails where a decimal overflows, and wraps integers around."""
 _TIMES = (pl.Datetime, pl.Duration)
-_SUMMED = 28
-"""Digits of what is summed: ten more hold the sum, of which polars tests only some."""
 _OF_FLOATS = pl.Decimal(15, 0)
 """Whole numbers that a float keeps."""
-_LEAVES = ("Literal", "Column", "evaluation")
+LEAVES = ("Literal", "Column", "evaluation")
 """Parts that stay as they are; the last is that of each element of a list."""
 _SHORT = re.compile(r"\d(ns|us|ms|s|m|h)\b")
 """An interval of less than days."""
 _SUMS = ("Plus", "Minus", "Multiply", "Add", "Sub", "Mul")
 _CHOICES = ("Ternary", "Coalesce", "MaxHorizontal", "MinHorizontal")
-_ASIDE = ("predicate", "partition_by", "order_by")
-"""Parts of which no value becomes that of the whole."""
+_ASIDE = "predicate"
+"""The part of which no value becomes that of the whole."""
 _COMPARISONS = ("Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq", "EqValidity", "NotEqValidity", "IsIn", "Contains")
 
 
@@ -41,9 +39,9 @@ def exact(expression: pl.Expr, schema: pl.Schema) -> pl.Expr:
     """The same expression over columns of these types, without a step that wraps around or rounds.  Unless it is a CAST, a
     whole number gets 64 bits, and what is made with a number like 0.1 is a float.  ColumnError: it compares a decimal with a
     float, or adds lists."""
-    types, tree = _Types(schema), _written(expression)
-    found = _read(exact_tree := types.exact(tree))
-    if "Cast" in _written(expression.meta.undo_aliases()):
+    types, tree = _Types(schema), tree_of(expression)
+    found = expression_of(exact_tree := types.exact(tree))
+    if "Cast" in tree_of(expression.meta.undo_aliases()):
         return found
     kind = types.kind(exact_tree)
     if _inner(kind).is_integer():
@@ -64,7 +62,7 @@ def _decimals(node: Node) -> list[tuple[int, int]]:
         _, digits, scale = scalar["Decimal"]
         return [(digits, scale)]
     if isinstance(node, dict):
-        node = [part for name, part in node.items() if name not in _ASIDE]
+        node = [part for name, part in node.items() if name != _ASIDE]
     return [each for part in node for each in _decimals(part)] if isinstance(node, list) else []
 
 
@@ -83,7 +81,7 @@ class _Types:
         """The node with exact parts."""
         if not isinstance(node, dict) or not node:
             return [self.exact(each) for each in node] if isinstance(node, list) else node
-        inner = {key: value if key in _LEAVES else self.exact(value) for key, value in node.items()}
+        inner = {key: value if key in LEAVES else self.exact(value) for key, value in node.items()}
         kind, of = next(iter(inner.items()))
         if kind == "Column":
             return self._wide(node)
@@ -93,15 +91,11 @@ class _Types:
             return self._operation(inner, of, ("truthy", "falsy"), kind)
         if kind == "Cast" and self.kind(node) in (pl.Date, pl.Time):
             of["expr"] = self._local(of["expr"])
-        if kind == "Function":
-            inner = self._function(inner)
-        return self._summed(inner, of, "Sum") if kind == "Agg" and "Sum" in of else inner
+        return self._function(inner) if kind == "Function" else inner
 
     def _function(self, node: Node) -> Node:
         of, name = node["Function"]["input"], _name(node["Function"]["function"])
         kinds = [self.kind(each) for each in of]
-        if name == "CumSum":
-            return self._summed(node, of, 0)
         if name == "ToFloat" and kinds[0].is_integer():
             of[0] = self._cast(of[0], pl.Float64)
         elif name == "Abs":
@@ -149,24 +143,12 @@ class _Types:
         if not any(kind.is_float() for kind in kinds):
             return [pl.Int128() if kind.is_integer() else kind for kind in kinds]
         for node, kind in zip(nodes, kinds, strict=True):
-            for name in _read(node).meta.root_names() if kind == pl.Decimal else ():
+            for name in expression_of(node).meta.root_names() if kind == pl.Decimal else ():
                 if isinstance(self.schema.get(name), pl.Decimal | pl.Struct | pl.List):
                     raise ColumnError(
                         f"{name!r} holds decimals and is compared with a float; write CAST({name} AS DOUBLE)"
                     )
         return [_OF_FLOATS if kind.is_integer() else kind for kind in kinds]
-
-    def _summed(self, node: Node, of: Any, at: Any) -> Node:
-        kind = self.kind(of[at])
-        if isinstance(kind, pl.Duration):
-            of[at] = self._cast(of[at], pl.Int64)
-            return self._cast(self._cast(self._summed(node, of, at), pl.Int64), kind)
-        if isinstance(kind, pl.Decimal):
-            of[at] = self._cast(of[at], pl.Decimal(_SUMMED, kind.scale))
-        if not kind.is_integer():
-            return node
-        of[at] = self._cast(of[at], pl.Decimal(_SUMMED, 0))
-        return self._cast(node, pl.Int128)
 
     def _wide(self, node: Node) -> Node:
         """Whole numbers, also in lists, as ones of 128 bits."""
@@ -179,17 +161,17 @@ class _Types:
         """A time with a zone as its clock shows it; polars takes the day and the time of day from UTC."""
         if not getattr(self.kind(node), "time_zone", None):
             return node
-        local = _written(pl.col("").dt.replace_time_zone(None))
+        local = tree_of(pl.col("").dt.replace_time_zone(None))
         local["Function"]["input"][0] = node
         return local
 
     def kind(self, node: Node) -> pl.DataType:
         """What it gives."""
-        (kind,) = self.frame.select(_read(node)).collect_schema().dtypes()
+        (kind,) = self.frame.select(expression_of(node)).collect_schema().dtypes()
         return kind
 
     def _cast(self, node: Node, kind: pl.DataType | type[pl.DataType]) -> Node:
-        cast = _written(pl.col("").cast(kind))
+        cast = tree_of(pl.col("").cast(kind))
         cast["Cast"]["expr"] = node
         return cast
 
@@ -224,9 +206,11 @@ def _in_unit(kind: pl.DataType, others: Sequence[pl.DataType]) -> pl.DataType:
     return kind
 
 
-def _written(expression: pl.Expr) -> Node:
+def tree_of(expression: pl.Expr) -> Node:
+    """The expression as polars writes it to JSON."""
     return json.loads(expression.meta.serialize(format="json"))
 
 
-def _read(node: Node) -> pl.Expr:
+def expression_of(node: Node) -> pl.Expr:
+    """The inverse of `tree_of`."""
     return pl.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")

@@ -1,11 +1,13 @@
 """Polars SQL expressions of resources.
 
-Invariant: what an expression gives follows from the rows of its batch.  Functions of the clock and of chance are refused:
-polars asks the clock once, when it reads the text, so each partition and each replay would have a time of its own.
+Invariant: what an expression gives for a row follows from that row.  Aggregates and windows are refused, as they would
+show how rows fall into batches.  So are functions of the clock and of chance: polars asks the clock once, when it reads
+the text, so each partition and each replay would have a time of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,16 +15,23 @@ from functools import lru_cache
 import polars as pl
 
 from reprise.spark_jobs.errors import SpecError
+from reprise.spark_jobs.operators.exact import LEAVES, Node, expression_of, tree_of
 from reprise.spark_jobs.operators.frames import REFUSED
 
 _WORD = re.compile(r"""\w+(?=(["`]?\s*(?:\(\s*(?:\)|--|/\*)|--|/\*))?)""")
 """A word, and whether it may be called without arguments: only comments can stand before and in its parentheses."""
 _UNKNOWN = "reprise_no_such_function"
 
+_WAYS = {
+    "Strptime": "give the format of the text, which polars guesses from the first row",
+    "Explode": "FlatMap makes rows of lists",
+}
+"""By a word of the part, what helps."""
+
 
 def parse_expression(text: str, field: str) -> pl.Expr:
-    """The expression of one column that a text of polars SQL stands for.  SpecError where it is none, and where a replay
-    would compute another value."""
+    """The expression of one column that a text of polars SQL stands for.  SpecError where it is none, where a replay would
+    compute another value, and where other rows have a part in it."""
     try:
         found = pl.sql_expr(text)
     except (*REFUSED, TypeError) as error:
@@ -35,7 +44,33 @@ def parse_expression(text: str, field: str) -> pl.Expr:
             f"{varying!r} gives another value in each partition and replay; take it from a column of the input, or give a "
             '`function` and say `deterministic: false` of the operator (a column of this name is written in "quotes")',
         )
+    if part := next(_of_several_rows(tree_of(found)), None):
+        way = next(
+            (way for name, way in _WAYS.items() if name in part), "aggregate in an operator of its own"
+        )
+        raise SpecError(
+            field, f"{text!r} depends on the other rows of its batch, which are there by chance: {way}"
+        )
     return found
+
+
+def _of_several_rows(node: Node) -> Iterator[str]:
+    """Parts of an expression that polars computes over several rows.  Polars reports it of one part, without those in it."""
+    parts = node if isinstance(node, list) else []
+    if isinstance(node, dict):
+        parts = [part for name, part in node.items() if name not in LEAVES]
+    for part in parts:
+        yield from _of_several_rows(part)
+    if node == "Len":
+        yield node
+    if not isinstance(node, dict) or not parts:
+        return
+    # A part that is no expression raises an error, and so does a function that needs the types of its columns.
+    with contextlib.suppress(*REFUSED, ValueError):
+        meta = expression_of(node).meta
+        of_rows = meta.is_scalar() or not meta.is_length_preserving() or not meta.is_row_separable()
+        if of_rows and meta.root_names():
+            yield str(node)
 
 
 def _calls(text: str) -> Iterator[str]:

@@ -53,7 +53,7 @@ class Map(Operator):
     `select`: a list of SQL expressions (`["*", "air_time / 60.0 AS hours"]`) or a mapping `{name:
     expression}`, which keeps no other columns.  At least one of the three must be given.
 
-    It is `convergent` and not more, as expressions and functions can see the other rows of the batch (`count(x) OVER ()`).
+    It is `convergent` and not more, as a `function` can see the other rows of the batch.
     """
 
     def __init__(
@@ -129,10 +129,6 @@ class Map(Operator):
             missing = str(error).partition("\n")[0]
             columns = ", ".join(frame.columns)
             raise ColumnError(f"column not found: {missing}; the input's columns are {columns}") from error
-        except pl.exceptions.ShapeError:
-            raise ColumnError(
-                "`select` gives other rows than it reads; FlatMap makes rows of lists"
-            ) from None
         except REFUSED as error:
             raise self._refused(frame, str(error).partition("\n")[0]) from error
         return to_arrow(frame) if frame.height else None

@@ -48,6 +48,44 @@ CLOCKS = [
     "coalesce(t, current_timestamp)",
     "count(*) FILTER (WHERE t < now())",
 ]
+SEVERAL = [
+    "SUM(v)",
+    "COUNT(*)",
+    "count(v) OVER ()",
+    "count(DISTINCT v)",
+    "row_number() OVER ()",
+    "rank() OVER (ORDER BY v)",
+    "dense_rank() OVER (ORDER BY v)",
+    "max(v) OVER (PARTITION BY t)",
+    "lag(v) OVER (ORDER BY t)",
+    "v - avg(v)",
+    "CASE WHEN max(v) > 1 THEN 2 ELSE 3 END",
+    "first(v)",
+    "median(v) + 1",
+    "quantile_cont(v, 0.5)",
+    "corr(v, w)",
+    "array_agg(v)",
+    "string_agg(t, ',')",
+    "UNNEST(l)",
+    "date(t)",
+    "timestamp(t)",
+]
+OF_ONE_ROW = [
+    "v IN (1, 2)",
+    "round(v, 2)",
+    "v % 7",
+    "array_sum(l)",
+    "array_unique(l)",
+    "array_length(l)",
+    "v = ANY(l)",
+    "greatest(v, w)",
+    "split_part(t, ',', 1)",
+    "concat_ws('a', t, t)",
+    "date(t, '%Y-%m-%d')",
+    "CAST(t AS DATE)",
+    "s.f",
+    "-v",
+]
 CHANCE = ["random()", "rand()", "uuid()", "gen_random_uuid()", "today()", "v + random()"]
 """Polars does not know them yet; should it, they give another value each time."""
 FIXED = [
@@ -173,3 +211,14 @@ def test_a_resource_with_one_is_refused_with_its_field(more: dict[str, Any]) -> 
     resource = from_object(document(source(), operator("a", "s", output={}, **filtered)))
     (wrong,) = unbound(resource)
     assert wrong.field == "spec.operators[a].with.select.at"
+
+
+@pytest.mark.parametrize("text", SEVERAL)
+def test_what_depends_on_the_other_rows_of_a_batch_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"where: .* depends on the other rows of its batch"):
+        parse_expression(text, "where")
+
+
+@pytest.mark.parametrize("text", OF_ONE_ROW)
+def test_what_depends_on_one_row_is_taken(text: str) -> None:
+    assert parse_expression(text, "where") is not None

@@ -226,29 +226,6 @@ def test_a_claim_that_is_wrong_is_convicted(name: str, kind: Kind) -> None:
         check_kind(operator, inboxes(batches))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "count(value) OVER ()",
-        "row_number() OVER ()",
-        "count(*)",
-        "max(value) OVER (PARTITION BY key)",
-        "value - avg(value)",
-        "rank() OVER (ORDER BY value)",
-    ],
-)
-def test_an_expression_may_see_the_other_rows_of_its_batch_and_no_others(text: str) -> None:
-    """So operators with expressions are not `repeatable`: they would be convicted."""
-    seen = lib.Map(select={"n": text})
-    rows = [{"time": 0, "key": "a", "zone": 1, "value": 1.0 + n} for n in range(2)]
-    batches: list[Any] = [(rows, [], None), (rows[:1], [], None)]
-    assert (seen.kind, seen.oldest_needed(2)) == (Kind.CONVERGENT, 2)
-    check_kind(seen, inboxes(batches))
-    seen.kind = Kind.REPEATABLE
-    with pytest.raises(AssertionError, match="one by one the rows of batch 1"):
-        check_kind(seen, inboxes(batches))
-
-
 def test_a_window_begins_with_the_batch_that_is_due_in_it_first() -> None:
     windowed = lib.RunningAggregate(keys=[], aggregate={"n": "count()"}, size="3s", interval="2s", first="1s")
     # due at 0 | 2 | 4, 6 | 8 | 10, 12 seconds; windows begin at 0, 1, 4, 7, 10
