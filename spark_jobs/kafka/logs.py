@@ -230,9 +230,12 @@ class TopicIds:
     """Requests the ids of topics from the primary cluster, as `Snapshot.ids` has them.  Only `result` blocks."""
 
     def __init__(self, bootstrap: str, settings: Settings, topics: Iterable[str]) -> None:
+        self.topics = frozenset(topics)
         self._admin = AdminClient(_for_admin(settings.resolve(bootstrap)))
         self._cluster = self._admin.describe_cluster(request_timeout=REQUEST_S)
-        self._topics = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=REQUEST_S)
+        self._topics = self._admin.describe_topics(
+            TopicCollection(sorted(self.topics)), request_timeout=REQUEST_S
+        )
 
     def result(self, patience_s: float) -> dict[str, str]:
         """NotInTimeError: no answer after so many seconds.  KafkaException: no answer will come."""

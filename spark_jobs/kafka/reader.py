@@ -171,7 +171,8 @@ class Reader:
             return
         if read - self._ids.keys() or self._again(spans, ids):
             self._ids.clear()  # what was reported earlier may be out of date
-            self._asked = self._asked or TopicIds(self._clusters[0], self._settings, read)
+            if self._asked is None or not self._asked.topics >= read:
+                self._asked = TopicIds(self._clusters[0], self._settings, read)
             try:
                 self._ids |= dict.fromkeys(read, "") | self._asked.result(PATIENCE_S)
             except KafkaException:

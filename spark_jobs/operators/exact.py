@@ -19,6 +19,7 @@ from reprise.spark_jobs.operators.frames import ColumnError
 
 Node = Any
 """Of an expression, as polars writes it to JSON: an object with one key, or a part of one."""
+Unit = Literal["us", "ns"]
 _WHOLE = pl.Decimal(38, 0)
 """Whole numbers in arithmetic: polars fails where a decimal overflows, and wraps integers around."""
 _TIMES = (pl.Datetime, pl.Duration)
@@ -100,8 +101,8 @@ class _Types:
             of[0] = self._cast(of[0], pl.Float64)
         elif name == "Abs":
             of[0] = self._wide(of[0])
-        elif name == "OffsetBy" and _is_cut(kinds[0], of[1]):
-            of[0] = self._cast(of[0], pl.Datetime("us", getattr(kinds[0], "time_zone", None)))
+        elif name == "OffsetBy" and (unit := _finer(kinds[0], json.dumps(of[1]))):
+            of[0] = self._cast(of[0], pl.Datetime(unit, getattr(kinds[0], "time_zone", None)))
         return self._operation(node, of, range(len(of)), name)
 
     def _operation(self, node: Node, of: Any, at: Sequence[Any], name: str) -> Node:
@@ -129,7 +130,15 @@ class _Types:
                 of[each] = self._cast(of[each], pl.List(one) if isinstance(kind, pl.List) else one)
         if name in _SUMS and all(isinstance(kind, _TIMES) or kind.is_integer() for kind in wanted):
             return self._shifted(node, of, at)
+        if name == "Div" and (kind := self.kind(node)).is_float():
+            of[at[1]] = self._of_each_row(of[at[1]], kind)
         return self._cast(node, pl.Int128) if name in _SUMS and whole else node
+
+    def _of_each_row(self, divisor: Node, kind: pl.DataType) -> Node:
+        """A divisor in a column.  Polars multiplies by the reciprocal of a single one if there are several rows."""
+        product = tree_of(pl.lit(1.0) * (pl.int_range(pl.len()) * 0 + 1).cast(kind))
+        product["BinaryExpr"]["left"] = divisor if kind == pl.Float32 else self._cast(divisor, kind)
+        return product
 
     def _shifted(self, node: Node, of: Any, at: Sequence[Any]) -> Node:
         """A sum or a product of times, which polars wraps around."""
@@ -188,16 +197,18 @@ def _name(function: Node) -> str:
     return str(function)
 
 
-def _is_cut(kind: pl.DataType, interval: Node) -> bool:
-    """Whether a time of this type with an interval added may be none of the type."""
-    return kind == pl.Datetime("ms") or (kind == pl.Date and bool(_SHORT.search(json.dumps(interval))))
+def _finer(kind: pl.DataType, interval: str) -> Unit | None:
+    """The unit of a time of this type with an interval added, where it is a finer one."""
+    if "ns" in _SHORT.findall(interval):
+        return None if kind == pl.Datetime("ns") else "ns"
+    return "us" if kind == pl.Datetime("ms") or (kind == pl.Date and _SHORT.search(interval)) else None
 
 
 def _in_unit(kind: pl.DataType, others: Sequence[pl.DataType]) -> pl.DataType:
     """The type of a time in the finest unit of all, and in the first zone; without a zone it is one of UTC."""
     times = [each for each in others if isinstance(each, _TIMES)]
     units = {each.time_unit for each in times}
-    unit: Literal["ns", "us"] = "ns" if "ns" in units else "us"
+    unit: Unit = "ns" if "ns" in units else "us"
     if isinstance(kind, pl.Duration) and len(units) > 1:
         return pl.Duration(unit)
     zones = dict.fromkeys(each.time_zone for each in times if isinstance(each, pl.Datetime))

@@ -22,20 +22,29 @@ _WORD = re.compile(r"""\w+(?=(["`]?\s*(?:\(\s*(?:\)|--|/\*)|--|/\*))?)""")
 """A word, and whether it may be called without arguments: only comments can stand before and in its parentheses."""
 _UNKNOWN = "reprise_no_such_function"
 
+_CAST = "CAST the column first, as in CAST(x AS TIMESTAMP) AT TIME ZONE 'UTC'; for DATE_TRUNC use STRFTIME or a `function`"
 _WAYS = {
-    "Strptime": "give the format of the text, which polars guesses from the first row",
+    "Strptime": "give the format of the text, which polars guesses from the first row, or CAST a time AS DATE",
     "Explode": "FlatMap makes rows of lists",
+    "Replace": "REPLACE takes texts and no columns",
 }
 """By a word of the part, what helps."""
 
 
-def parse_expression(text: str, field: str) -> pl.Expr:
-    """The expression of one column that a text of polars SQL stands for.  SpecError where it is none, where a replay would
-    compute another value, and where other rows have a part in it."""
+def parse_expression(text: str, field: str, named: bool = False) -> pl.Expr:
+    """The expression of one column that a text of polars SQL stands for; `named`: it may name its result.  SpecError
+    where it is none, where a replay would compute another value, and where other rows have a part in it."""
     try:
         found = pl.sql_expr(text)
+        tree = tree_of(expression_of(tree_of(found)))
     except (*REFUSED, TypeError) as error:
-        raise SpecError(field, f"{text!r} is not a polars SQL expression: {error}") from error
+        way = f"; {_CAST}" if "type of" in str(error) else ""
+        raise SpecError(field, f"{text!r} is not a polars SQL expression: {error}{way}") from error
+    if "Alias" in tree and not named:
+        raise SpecError(
+            field,
+            f"{text!r} names its result {found.meta.output_name()!r}; leave out the name",
+        )
     if found.meta.has_multiple_outputs():
         raise SpecError(field, f"{text!r} gives several columns; write one expression for each")
     if varying := next(_calls(text), None):
@@ -44,7 +53,7 @@ def parse_expression(text: str, field: str) -> pl.Expr:
             f"{varying!r} gives another value in each partition and replay; take it from a column of the input, or give a "
             '`function` and say `deterministic: false` of the operator (a column of this name is written in "quotes")',
         )
-    if part := next(_of_several_rows(tree_of(found)), None):
+    if part := next(_of_several_rows(tree), None):
         way = next(
             (way for name, way in _WAYS.items() if name in part), "aggregate in an operator of its own"
         )
@@ -65,6 +74,8 @@ def _of_several_rows(node: Node) -> Iterator[str]:
         yield node
     if not isinstance(node, dict) or not parts:
         return
+    if "Replace" in str(node.get("function")) and any("Column" in str(part) for part in node["input"][1:]):
+        yield str(node)  # polars computes it for a single row alone
     # A part that is no expression raises an error, and so does a function that needs the types of its columns.
     with contextlib.suppress(*REFUSED, ValueError):
         meta = expression_of(node).meta

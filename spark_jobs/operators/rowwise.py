@@ -150,6 +150,10 @@ class Map(Operator):
             reason = (
                 "a time is compared with text; write DATE '2026-01-31' or TIMESTAMP '2026-01-31 12:00:00'"
             )
+        elif "casting from string to" in reason:
+            reason = (
+                "a text is CAST to a time; write DATE(x, '%Y-%m-%d') or TIMESTAMP(x, '%Y-%m-%d %H:%M:%S')"
+            )
         beyond = _BEYOND.search(reason)
         where = [] if self.where is None else [self.where.alias("where")]
         for each in [*where, *(self.select or ())] if beyond else ():
@@ -272,7 +276,7 @@ def _select(select: Sequence[str] | Mapping[str, str]) -> list[pl.Expr]:
 
 def _selectable(text: str, field: str) -> pl.Expr:
     """An expression, or all columns."""
-    return pl.all() if str(text).strip() == "*" else parse_expression(text, field)
+    return pl.all() if str(text).strip() == "*" else parse_expression(text, field, named=True)
 
 
 def _function(path: str) -> Function:

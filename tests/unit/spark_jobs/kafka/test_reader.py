@@ -98,7 +98,7 @@ class World:
     def ids_of(self, bootstrap: str, settings: Settings, topics: Iterable[str]) -> World:
         """In the place of `TopicIds`."""
         self.requests += 1
-        self.requested = set(topics)
+        self.requested = self.topics = frozenset(topics)
         return self
 
     def result(self, patience_s: float) -> dict[str, str]:

@@ -69,8 +69,11 @@ SEVERAL = [
     "UNNEST(l)",
     "date(t)",
     "timestamp(t)",
+    "replace(t, w, 'x')",
+    "replace(t, 'x', w)",
 ]
 OF_ONE_ROW = [
+    "replace(t, 'x', 'y')",
     "v IN (1, 2)",
     "round(v, 2)",
     "v % 7",
@@ -138,14 +141,14 @@ QUOTED = [
 @pytest.mark.parametrize("text", CLOCKS)
 def test_an_expression_that_asks_the_clock_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="gives another value in each partition and replay") as refused:
-        parse_expression(text, "select[0]")
+        parse_expression(text, "select[0]", named=True)
     assert refused.value.field == "select[0]"
 
 
 @pytest.mark.parametrize("text", CHANCE)
 def test_an_expression_of_chance_is_refused(text: str) -> None:
     with pytest.raises(SpecError):
-        parse_expression(text, "where")
+        parse_expression(text, "where", named=True)
 
 
 def test_a_function_that_gives_other_values_when_asked_again_is_one_of_chance(
@@ -175,15 +178,15 @@ def test_no_quote_or_comment_hides_a_clock_or_is_taken_for_one(one: str) -> None
 @pytest.mark.parametrize("text", ["least()", "greatest()"])
 def test_where_polars_panics_it_is_no_expression(text: str) -> None:
     with pytest.raises(SpecError, match="is not a polars SQL expression"):
-        parse_expression(text, "where")
+        parse_expression(text, "where", named=True)
 
 
 @pytest.mark.parametrize("text", FIXED)
 def test_what_only_looks_like_it_is_read(text: str) -> None:
     columns = {name: [1] for name in ("v", "now", "current_date", "known_now", "least", "größe")}
     frame = pl.DataFrame({**columns, "t": [0]}).with_columns(pl.col("t").cast(pl.Datetime("us")))
-    assert frame.select(parse_expression(text, "select")).equals(
-        frame.select(parse_expression(text, "select"))
+    assert frame.select(parse_expression(text, "select", named=True)).equals(
+        frame.select(parse_expression(text, "select", named=True))
     )
 
 
@@ -216,9 +219,22 @@ def test_a_resource_with_one_is_refused_with_its_field(more: dict[str, Any]) -> 
 @pytest.mark.parametrize("text", SEVERAL)
 def test_what_depends_on_the_other_rows_of_a_batch_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match=r"where: .* depends on the other rows of its batch"):
-        parse_expression(text, "where")
+        parse_expression(text, "where", named=True)
 
 
 @pytest.mark.parametrize("text", OF_ONE_ROW)
 def test_what_depends_on_one_row_is_taken(text: str) -> None:
     assert parse_expression(text, "where") is not None
+
+
+@pytest.mark.parametrize("text", ["b ISNULL", "v > 1_000", "v > 1 AS big"])
+def test_a_name_that_would_be_dropped_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"where: .* names its result '\w+'; leave out the name"):
+        parse_expression(text, "where")
+    assert parse_expression(text, "select[0]", named=True) is not None
+
+
+def test_a_type_that_polars_needs_is_named_with_the_way_out() -> None:
+    with pytest.raises(SpecError, match=r"AT TIME ZONE could not resolve .* CAST the column first"):
+        parse_expression("t AT TIME ZONE 'UTC'", "where")
+    assert parse_expression("CAST(t AS TIMESTAMP) AT TIME ZONE 'UTC'", "where") is not None

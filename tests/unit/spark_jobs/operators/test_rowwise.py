@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from reprise.spark_jobs.contract import Operator
 from reprise.spark_jobs.errors import SpecError
 from reprise.spark_jobs.operators import Filter, FlatMap, Map, Sink, Union
 from reprise.spark_jobs.operators.frames import ColumnError, canonical
-from reprise.spark_jobs.operators.testing import inbox, run
+from reprise.spark_jobs.operators.testing import as_bytes, inbox, run
 
 ROWS = pa.table({"n": [3, 1, 2], "word": ["x y", "", "z"]})
 
@@ -209,6 +210,7 @@ NUMBERS = pa.table(
         ("pow(i, 2)", pa.float64(), [1e10, 9.0]),
         ("a / 3", pa.float64(), [411522630041152.26, None]),
         ("t + INTERVAL '1 microsecond'", pa.timestamp("us"), [_at(1), _at(1, days=1)]),
+        ("t + INTERVAL '1 nanosecond' > t", pa.bool_(), [True, True]),
         (
             "CAST(t AS DATE) + (t - TIMESTAMP '1970-01-01 00:00:01')",
             pa.timestamp("us"),
@@ -242,6 +244,30 @@ def test_what_is_made_of_decimals_is_one(expression: str) -> None:
 def test_a_whole_number_beyond_64_bits_is_refused(expression: str) -> None:
     with pytest.raises(ColumnError, match=r"'x': a whole number is beyond u?int64"):
         run(Map(select=[f"{expression} AS x"]), [inbox(1, NUMBERS)])
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["i / 60", "x / 60.0", "x / COALESCE(j, 3)", "x / CASE WHEN i > 0 THEN 3 ELSE 7 END", "f / 3", "a / 3"],
+)
+def test_a_quotient_is_the_same_in_any_batch(expression: str) -> None:
+    x = np.random.default_rng(1).random(60) * 1000
+    rows = pa.table(
+        {
+            "i": [459] * 60,
+            "x": x,
+            "j": pa.nulls(60, pa.int64()),
+            "f": pa.array(x.astype(np.float32)),
+            "a": pa.array([f"{v:.2f}" for v in x]).cast(pa.decimal128(9, 2)),
+        }
+    )
+    operator = Map(select={"v": expression})
+    (whole,) = run(operator, [inbox(1, rows)])
+    single = [run(operator, [inbox(1, rows.slice(n, 1))])[0] for n in range(60)]
+    assert whole is not None
+    assert as_bytes(whole) == as_bytes(pa.concat_tables(one for one in single if one is not None))
+    if expression == "i / 60":
+        assert whole["v"][0].as_py() == 7.65
 
 
 def test_a_filter_compares_what_would_wrap_around_and_changes_no_type() -> None:
@@ -360,6 +386,7 @@ def test_a_filter_compares_decimals_exactly() -> None:
         ("n BETWEEN '2026-01-31' AND '2026-02-01'", "a time is compared with text; write DATE"),
         ("CAST(s AS BIGINT)", "conversion from `str`"),
         ("g * 2", "lists are not added or multiplied"),
+        ("CAST(s AS DATE)", r"write DATE.x, '%Y-%m-%d'"),
         ("w + w", "a time beyond 64 bits"),
         ("w * 2", "a time beyond 64 bits"),
     ],
