@@ -250,7 +250,7 @@ def spills(megabytes: Sequence[int], folder: Path) -> Iterator[Spill]:
 def shown(figures: Mapping[str, Sequence[object]]) -> Iterator[str]:
     """Markdown."""
     if found := figures.get("pause"):
-        yield ("| state, MB | mode | freeze, ms | longest batch until stored, ms | batch, ms | stored, MB |")
+        yield "| state, MB | mode | freeze, ms | longest batch until stored, ms | batch, ms | stored, MB |"
         yield "|--:|---|--:|--:|--:|--:|"
         for one in found:
             assert isinstance(one, Pause)

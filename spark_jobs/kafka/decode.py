@@ -32,7 +32,7 @@ import pyarrow.json
 from reprise.spark_jobs.column_types import parse_columns, type_name
 from reprise.spark_jobs.errors import DecodeError, SpecError
 from reprise.spark_jobs.kafka.registry import Fetch, Found, Registry, make_fetch
-from reprise.spark_jobs.operators.frames import ColumnError, canonical, typed
+from reprise.spark_jobs.operators.frames import ColumnError, as_schema, canonical
 from reprise.spark_jobs.operators.parameters import choice
 from reprise.spark_jobs.sources import json_values
 from reprise.spark_jobs.sources.text_types import require_finite, shown
@@ -217,15 +217,10 @@ class Arrow(Decoder):
             raise DecodeError("not an Arrow stream, or damaged") from None
         if self._schema is None:
             return canonical(table)
-        if table.schema.equals(self._schema):
-            return table
-        names = self._schema.names
-        if lacking := [name for name in names if table.column_names.count(name) != 1]:
+        if lacking := [name for name in self._schema.names if table.column_names.count(name) != 1]:
             raise DecodeError(f"not one column {lacking[0]!r}; the columns are {table.column_names}")
         try:
-            return typed(table.select(names), dict(zip(names, self._schema.types, strict=True))).cast(
-                self._schema
-            )
+            return as_schema(table, self._schema)
         except ColumnError as error:
             raise DecodeError(str(error)) from None
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from reprise.spark_jobs.operators.frames import ColumnError, Ints, typed
+from reprise.spark_jobs.operators.frames import ColumnError, Ints, as_schema
 from reprise.spark_jobs.pages import FrozenRows, Part, StoredPages
 from reprise.spark_jobs.spill import LEAST, SpillFullError, SpillStore, at_hand
 
@@ -132,8 +132,6 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if set(table.column_names) != set(schema.names):
         raise ColumnError(f"columns changed between batches: from {schema.names} to {table.column_names}")
     try:
-        return typed(table.select(schema.names), dict(zip(schema.names, schema.types, strict=True))).cast(
-            schema
-        )
+        return as_schema(table, schema)
     except ColumnError as error:
         raise ColumnError(f"columns changed between batches: {error}") from None

@@ -274,6 +274,13 @@ def typed(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     return table
 
 
+def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, as it has them.  ColumnError: one is missing, or a value would change."""
+    if table.schema.equals(schema):
+        return table
+    return typed(select(table, schema.names), {field.name: field.type for field in schema}).cast(schema)
+
+
 def _zone(kind: pa.DataType) -> str | None:
     return "UTC" if kind.tz in ("UTC", "Etc/UTC", "+00:00") else kind.tz
 

@@ -18,7 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from reprise.spark_jobs.contract import Tables
-from reprise.spark_jobs.operators.frames import select, typed
+from reprise.spark_jobs.operators.frames import as_schema
 from reprise.spark_jobs.pages import Parts
 from reprise.spark_jobs.spill import Spillable
 
@@ -68,7 +68,7 @@ class RowType:
 
     def fitted(self, table: pa.Table) -> pa.Table:
         """These columns of a table, in their types.  ColumnError: one is missing, or does not fit."""
-        return typed(select(table, self.names), dict(zip(self.names, self.schema.types, strict=True)))
+        return as_schema(table, self.schema)
 
     def _in_type(self, number: int, value: Any) -> Any:
         kind = self.schema.types[number]

@@ -56,7 +56,8 @@ def redistributed(change: Change, now: StreamTopology, read: Read) -> Iterator[t
     # Of the keys of some partitions it would go back, and windows would close twice.
     if change.how is How.DIVIDED and len(set(times)) > 1:
         raise RescaleError(
-            f"the partitions of {change.name} have different watermarks ({', '.join(map(str, times))}); give all of its "
+            f"the partitions of {change.name} have different watermarks "
+            f"({', '.join('none' if t is None else str(t) for t in times)}); give all of its "
             "inputs `by`, or give it another name, so that it begins from scratch"
         )
     for pid, state in zip(_ids(change.name, change.now), after, strict=True):
