@@ -17,7 +17,6 @@ import sys
 from typing import Any
 
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
-from reprise.spark_jobs.exchange.settings import SETTINGS
 from tools.testbed.exchange_lab import run
 
 STEPS = ("late_hosts", "small", "beside_a_job", "beside_a_chain", "bulk")
@@ -40,8 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measured(nodes: int) -> dict[str, dict[str, Any]]:
     """What each step finds; the first one only waits until all relays have met their hosts."""
-    cores = int(SETTINGS["spark.executor.cores"])
-    with EmbeddedCluster(ClusterConfig(nodes=nodes, worker_cores=cores, start_timeout_s=600.0)) as cluster:
+    with EmbeddedCluster(ClusterConfig(nodes=nodes, start_timeout_s=600.0)) as cluster:
         found = run(cluster, STEPS, 1200.0)
     return {step["step"]: step for step in found if step["step"] != "late_hosts"}
 

@@ -1,7 +1,7 @@
 """Figures 12 and 15 of Su and Zhou done again: how fast queries come back after several nodes are lost at once.
 
     python -m benchmarks.recovery --out DIR [--seeds 3] [--nodes 10] [--kill 8] [--order nodes|topological|reverse]
-        [--scope auto|ancestors|global] [--exchange chained|continuous]
+        [--scope auto|ancestors|global] [--exchange auto|chained]
 
 Topology 2, one cluster, the same schedule for every strategy of a seed.  Each run that does not end, and each output that
 differs from that of the first run of its seed by a byte, is named.  The exit code is 0 also when the expected order was not
@@ -32,7 +32,6 @@ from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.report.compare import compare
 from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
 from reprise.controller.local.run.supervisor import run_topology
-from reprise.spark_jobs.exchange.settings import executor_cores
 from reprise.spark_jobs.topology import StreamTopology
 
 TOPOLOGY = Path(__file__).resolve().parents[1] / "examples" / "topology2.yaml"
@@ -76,7 +75,6 @@ def _runs(options: argparse.Namespace, console: Console) -> list[Run]:
     config = ClusterConfig(
         nodes=options.nodes,
         cpu_milli=cpu_milli(resource),
-        worker_cores=executor_cores(options.exchange),
         start_timeout_s=400.0,
     )
     found: list[Run] = []
@@ -297,8 +295,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--exchange",
-        choices=("chained", "continuous"),
-        default="chained",
+        choices=("auto", "chained"),
+        default="auto",
         help="whether messages travel with the stages of jobs, or all the time",
     )
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))

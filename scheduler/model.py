@@ -243,6 +243,8 @@ class Progress:
     """A loop that begins no other turn for so long is hung; 0: the driver does not say."""
     jobs: int = 0
     """How many jobs it has begun."""
+    chained: str = ""
+    """Why messages travel with the stages of jobs; empty: an exchange carries them, or no job has begun."""
     problems: tuple[str, ...] = ()
     """What it complains of, for people; the newest last."""
 

@@ -67,6 +67,7 @@ def status_page(
     head += _standbys(document, wide)
     head += _backups(document, wide)
     head += _promises(document, wide)
+    head += [_line("messages", f"wait for stages of jobs: {document.chained}")] if document.chained else []
     head += _counters(document, wide)
     head += [_line("problem", text, "bold red") for text in document.problems[: None if wide else 2]]
     tail = _last(document, actions)

@@ -29,7 +29,6 @@ from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.engine.punctuation import Punctuations
 from reprise.spark_jobs.engine.savepoints import SavepointTaker
 from reprise.spark_jobs.errors import StoreError, SupersededError
-from reprise.spark_jobs.exchange.settings import settings_of
 from reprise.spark_jobs.node.outliving import digest
 from reprise.spark_jobs.node.spare import STREAM
 from reprise.spark_jobs.platform import PLATFORM, Platform
@@ -42,6 +41,7 @@ from reprise.spark_jobs.state.revision import Revisions, former_revision_of, rev
 from reprise.spark_jobs.state.start_from import begin_stream
 from reprise.spark_jobs.state.state_versions import require_readable_states
 from reprise.spark_jobs.topology import StreamTopology, expand
+from reprise.spark_jobs.topology.exchange import why_chained
 
 log = logging.getLogger("reprise.driver")
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.2, 10.0
@@ -122,8 +122,7 @@ class Driver:
         """Start Spark, which ends with `ends`; the nodes that it can run jobs on."""
         context = self._spark(self._outliving(engine))
         ends.callback(context.stop)
-        said = engine.problems.append
-        self._connector = Connector(context, self.resource.spark.exchange, engine.epoch, said)
+        self._connector = Connector(context, why_chained(self.resource), engine.epoch)
         return SparkNodes(context, self.config.driver_host, self.channel)
 
     def _serve_metrics(self, metrics: DriverMetrics) -> Callable[[], None]:
@@ -158,8 +157,7 @@ class Driver:
         settings.update(outliving)
         if self.config.python_path:  # else it is the image's
             settings["spark.executorEnv.PYTHONPATH"] = self.config.python_path
-        more = settings_of(self.resource.spark.exchange)
-        context = SparkContext(conf=configuration(self.config.master, self.resource.name, settings, more))
+        context = SparkContext(conf=configuration(self.config.master, self.resource.name, settings))
         context.setLogLevel("ERROR")
         return context
 

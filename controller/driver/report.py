@@ -76,6 +76,7 @@ def progress_of(
         stuck=redacted(progress.stuck),
         buffers={"memory": progress.memory, "disk": progress.disk},
         jobs=progress.jobs,
+        chained=progress.chained,
         drained=progress.drained,
         counters=progress.counters,
         skipped=progress.skipped,

@@ -174,6 +174,7 @@ class WorldJobs:
     """Jobs over a list of hosts."""
 
     link = 0
+    why_chained = ""
 
     def __init__(self, application: Application, hosts: Sequence[str]) -> None:
         self._application, self._hosts, self._world = application, hosts, application.world

@@ -86,6 +86,7 @@ def document(topology: Topology, seen: Observation) -> StatusDocument:
         rebalancing=_rebalancing(seen),
         overhead=_overhead(seen),
         batch_interval_s=topology.batch_interval_s or None,
+        chained=seen.progress.chained if seen.progress else "",
     )
 
 

@@ -515,3 +515,5 @@ class StatusDocument:
     """None where `nodes.failureDomain` names no label, or no node is there."""
     batch_interval_s: float | None = None
     """Seconds between batches; None: they have no fixed interval, or a controller of an earlier version does not say."""
+    chained: str = ""
+    """Why messages travel with the stages of jobs; empty: an exchange carries them, or no job has begun."""

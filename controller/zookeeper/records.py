@@ -216,6 +216,7 @@ def parse_progress(raw: bytes, path: str = paths.PROGRESS) -> Progress:
         turns=f.integer("turns", 0),
         turn_limit_s=f.number("turn_limit_s", 0.0),
         jobs=f.integer("jobs", 0),
+        chained=f.text("chained", ""),
         problems=tuple(f.items("problems", as_text, [])),
         counters=f.mapping("counters", _counted, {}),
         starts=f.mapping("starts", as_start, {}),

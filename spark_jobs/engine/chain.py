@@ -18,8 +18,7 @@ from __future__ import annotations
 import re
 import struct
 import threading
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -27,6 +26,7 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer
 
 from reprise.spark_jobs.errors import HostBusyError, JobError, VersionError
+from reprise.spark_jobs.exchange.settings import SETTINGS as EXCHANGE
 from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.shim import Anchor, Stage, Warm, slot_of
 from reprise.spark_jobs.version import VERSION
@@ -36,7 +36,7 @@ SETTINGS = {
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.locality.wait": "30s",
     "spark.shuffle.reduceLocality.enabled": "true",
-    "spark.executor.cores": "1",
+    **EXCHANGE,
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "reprise.spark_jobs.node.daemon",
     "spark.shuffle.compress": "false",
@@ -117,9 +117,9 @@ class Chain:
 
     link = 0
 
-    def __init__(self, context: SparkContext, hosts: Sequence[str]) -> None:
+    def __init__(self, context: SparkContext, hosts: Sequence[str], why_chained: str = "") -> None:
         self._context = context
-        self.hosts = tuple(hosts)
+        self.hosts, self.why_chained = tuple(hosts), why_chained
         self._begin = _placed(context, self.hosts)
         self._anchor = self._begin.mapPartitionsWithIndex(Anchor()).partitionBy(len(hosts), _slot)
         gateway: Any = context._gateway
@@ -201,11 +201,9 @@ def executors(context: SparkContext, driver: str) -> list[str]:
     return sorted(host for host in hosts if host not in (driver, "localhost"))
 
 
-def configuration(
-    master: str, name: str, settings: dict[str, str], more: Mapping[str, str] = MappingProxyType({})
-) -> SparkConf:
-    """Spark settings: ours, with `more` of them, then the user's; a user cannot undo those that correctness rests on."""
+def configuration(master: str, name: str, settings: dict[str, str]) -> SparkConf:
+    """Spark settings: the user's, and ours, which a user cannot undo as correctness rests on them."""
     conf = SparkConf().setMaster(master).setAppName(name)
-    for key, value in {**settings, **SETTINGS, **more}.items():
+    for key, value in {**settings, **SETTINGS}.items():
         conf.set(key, value)
     return conf

@@ -1,14 +1,14 @@
 """Jobs beside an exchange: they have one stage and carry orders and reports, and messages travel all the time.
 
-Which of the two a driver uses is said by `spark.exchange` (docs/topology.md): `chained` jobs with three stages, whose
-messages travel with them; `continuous`; or `auto`, continuous where a probe shows that it works, else chained.
+A driver uses an exchange where the topology can (`reprise.spark_jobs.topology.exchange`) and a probe finds that one works;
+else it uses jobs with three stages, which carry the messages.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark import SparkContext
 
@@ -25,8 +25,14 @@ EXCHANGES = 1 << 14
 """Exchanges of one driver whose numbers are smaller than those of the next driver."""
 
 
+PROBES = 3
+"""After so many failed probes the driver stays with the stages of jobs."""
+
+
 class ContinuousJobs:
     """Jobs over a list of hosts and an exchange over the same, which ends with them."""
+
+    why_chained = ""
 
     def __init__(self, context: SparkContext, hosts: Sequence[str], number: int) -> None:
         self.link = number
@@ -48,31 +54,34 @@ class ContinuousJobs:
 
 
 class Connector:
-    """Makes the jobs of one driver's life.  `say` is told once why an exchange is not used where one is wanted."""
+    """Makes the jobs of one driver's life.  `why_chained`: why it uses no exchange, where that is known before a probe."""
 
-    def __init__(self, context: SparkContext, exchange: str, epoch: int, say: Callable[[str], None]) -> None:
-        self._context, self._exchange, self._say = context, exchange, say
+    def __init__(self, context: SparkContext, why_chained: str, epoch: int) -> None:
+        self._context = context
+        self._refused = why_chained or refusal(context.getConf()) or ""
         self._last = epoch * EXCHANGES
-        self._probed = False
-        self._why: str | None = None
-        """Why no exchange is used, once that was found out."""
+        self._proven = False
+        """A frame of a probe has come from one node to another."""
+        self._probes = 0
+        """How many have failed."""
 
     def connect(self, hosts: Sequence[str]) -> Jobs:
-        """Jobs over these hosts.  ChainError where an exchange is insisted on and does not work."""
-        if self._exchange == "chained":
-            return Chain(self._context, hosts)
-        if not self._probed:
-            self._why, self._probed = self._refused(hosts), True
-            if self._why and self._exchange == "auto":
-                self._say(f"messages travel with the stages of jobs, and not by an exchange: {self._why}")
-        if self._why:
-            if self._exchange == "auto":
-                return Chain(self._context, hosts)
-            self._probed = False  # it is insisted on, so it is asked again
-            raise ChainError(f"spark.exchange is `continuous`, and that does not work here: {self._why}")
+        """Jobs over these hosts."""
+        if why := self._refused or self._failed(hosts):
+            log.info("event=chained nodes=%d reason=%r", len(hosts), why)
+            return Chain(self._context, hosts, why)
         self._last += 1
         log.info("event=exchange number=%d nodes=%d", self._last, len(hosts))
         return ContinuousJobs(self._context, hosts, self._last)
 
-    def _refused(self, hosts: Sequence[str]) -> str | None:
-        return refusal(self._context.getConf()) or probe(self._context, hosts)
+    def _failed(self, hosts: Sequence[str]) -> str:
+        """Why a probe failed; empty where one did not.  A node may have been lost meanwhile, so it is repeated for the next
+        hosts, `PROBES` times at most."""
+        if self._proven:
+            return ""
+        why = probe(self._context, hosts) or ""
+        self._proven = not why and len(hosts) > 1
+        self._probes += bool(why)
+        if self._probes >= PROBES:
+            self._refused = why
+        return why

@@ -19,6 +19,10 @@ class Jobs(Protocol):
     def link(self) -> int:
         """Number of the exchange by which messages travel beside the jobs; 0: they travel with the stages of jobs."""
 
+    @property
+    def why_chained(self) -> str:
+        """Why messages travel with the stages of jobs; empty: by an exchange."""
+
     def run(
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
@@ -38,6 +42,8 @@ class Connection:
         """Those of other lists, which go on until the hosts have changed over."""
         self.link = 0
         """Number of the exchange that was used last."""
+        self.why_chained = ""
+        """Why the last jobs had none."""
 
     def to(self, hosts: tuple[str, ...], connect: Callable[[Sequence[str]], Jobs]) -> bool:
         """Connect to these hosts, if that is not done; says whether messages travel by another exchange than before."""
@@ -46,7 +52,7 @@ class Connection:
             self._jobs = None
         if self._jobs is None:
             self._jobs, self._hosts = connect(hosts), hosts
-        before, self.link = self.link, self._jobs.link
+        before, self.link, self.why_chained = self.link, self._jobs.link, self._jobs.why_chained
         return self.link != before
 
     def run(

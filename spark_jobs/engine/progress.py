@@ -51,6 +51,8 @@ class Progress:
     """Bytes of buffered output on all nodes."""
     disk: int = 0
     jobs: int = 0
+    chained: str = ""
+    """Why messages travel with the stages of jobs; empty: an exchange carries them, or no job has begun."""
     drained: int | None = None
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What operators count, by operator and name, summed over their partitions at work."""
@@ -109,6 +111,7 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
         memory=sum(h.memory for h in held),
         disk=sum(h.disk for h in held),
         jobs=engine.jobs,
+        chained=engine.connection.why_chained,
         drained=engine.drained,
         counters=counted_by_operator(engine.counters, engine.topology),
         skipped=engine.skipping.skipped(since),

@@ -29,8 +29,6 @@ def grace_fits(topology: StreamTopology) -> Iterator[SpecError]:
     if topology.checkpoint.paged and topology.checkpoint.standby:
         reason = "a driver that goes on from a mirror may not find pages that hosts count as stored"
         yield SpecError("spec.checkpoint.standby", f"with `state: paged` {said}: {reason}")
-    if topology.spark.exchange != "chained":
-        yield SpecError("spec.spark.exchange", f"'{topology.spark.exchange}' {said}")
     if topology.arrival:
         yield SpecError("spec.batch.order", f"'arrival' {said}: a replay may differ")
     for operator in topology.operators:

@@ -21,8 +21,6 @@ def arrival_fits(topology: StreamTopology) -> Iterator[SpecError]:
     yield from _protocol_fits(topology, said)
     if topology.checkpoint.paged:
         yield SpecError("spec.checkpoint.state", f"'paged' {said}")
-    if topology.spark.exchange != "chained":
-        yield SpecError("spec.spark.exchange", f"'{topology.spark.exchange}' {said}")
     if topology.recovery.scope not in ("auto", "global"):
         reason = "has no effect with `batch.order: arrival`: everything goes back, as a replay may differ"
         yield SpecError("spec.recovery.scope", f"'{topology.recovery.scope}' {reason}")

@@ -131,8 +131,6 @@ def _where_it_was_tried(topology: StreamTopology, operator: OperatorSpec, field:
         yield SpecError(field, f"{mode} is not built for `checkpoint.protocol: {protocol}`")
     if (state := topology.checkpoint.state) != "arrays" and not operator.passive:
         yield SpecError(field, f"{mode} is not built for `checkpoint.state: {state}`")
-    if (exchange := topology.spark.exchange) != "chained":
-        yield SpecError(field, f"{mode} is not built for `spark.exchange: {exchange}`")
 
 
 def _with_plans_of_its_own(

@@ -281,8 +281,6 @@ def _eventual_fits(topology: StreamTopology) -> Iterator[SpecError]:
     said = "is not tried with `checkpoint.protocol: eventual`"
     if policy.paged:
         yield SpecError("spec.checkpoint.state", f"'paged' {said}")
-    if topology.spark.exchange != "chained":
-        yield SpecError("spec.spark.exchange", f"'{topology.spark.exchange}' {said}")
     if recovery.scope == "global":
         yield SpecError("spec.recovery.scope", f"'global' {said}")
     if recovery.strategy != "incremental":

@@ -277,8 +277,8 @@ class RecoveryPolicy:
 class SparkSettings:
     executor_memory_bytes: int
     conf: Mapping[str, str]
-    exchange: str = "chained"
-    """`chained`, `continuous` or `auto`."""
+    exchange: str = "auto"
+    """`auto` or `chained`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,10 +322,10 @@ class RecoveryModel(Closed):
 class SparkModel(Closed):
     executor_memory: Bytes = "512Mi"
     """Memory of one executor's JVM; Spark refuses less than 450Mi."""
-    exchange: Literal["chained", "continuous", "auto"] = "chained"
-    """How messages travel between nodes. `chained`: with the stages of jobs, each of which waits for the slowest node.
-    `continuous`: all the time, by one long job over Spark's pipelined shuffle, so that a slow node holds up nobody but its
-    own readers. `auto`: continuous where a probe at the start shows that it works, else chained."""
+    exchange: Literal["auto", "chained"] = "auto"
+    """How messages travel between nodes. `auto`: all the time, by one long job over Spark's pipelined shuffle, so that a
+    slow node holds up only its own readers; as `chained` where a probe at the start fails. `chained`: with the stages of
+    jobs, each of which waits for the slowest node."""
     conf: dict[str, Annotated[str, Field(max_length=4096)]] = Field(default_factory=dict, max_length=128)
     """Further Spark properties."""
 

@@ -38,7 +38,7 @@ import os, sys, time
 from pyspark import SparkConf, SparkContext
 master, wanted, executor_options, driver_options = sys.argv[1:]
 conf = (SparkConf().setMaster(master).setAppName("probe").set("spark.executor.memory", "512m")
-        .set("spark.executor.cores", "1").set("spark.ui.enabled", "false")
+        .set("spark.executor.cores", "5").set("spark.ui.enabled", "false")
         .set("spark.executor.extraJavaOptions", executor_options).set("spark.driver.extraJavaOptions", driver_options)
         .set("spark.scheduler.minRegisteredResourcesRatio", "1.0").set("spark.cores.max", wanted)
         .set("spark.scheduler.maxRegisteredResourcesWaitingTime", "600s"))

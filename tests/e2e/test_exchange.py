@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
-from reprise.spark_jobs.exchange.settings import SETTINGS
 from tools.testbed.exchange_lab import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
@@ -26,8 +25,7 @@ SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    cores = int(SETTINGS["spark.executor.cores"])
-    config = ClusterConfig(nodes=3, worker_cores=cores, session_timeout_ms=60_000, start_timeout_s=300.0)
+    config = ClusterConfig(nodes=3, session_timeout_ms=60_000, start_timeout_s=300.0)
     with EmbeddedCluster(config) as started:
         yield started
 

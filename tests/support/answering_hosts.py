@@ -30,6 +30,7 @@ class Hosts:
     error: Exception | None = None
     during: Callable[[], None] = lambda: None
     link: int = 0
+    why_chained: str = ""
     closed: int = 0
     _orders: list[Orders] = field(default_factory=list)
 

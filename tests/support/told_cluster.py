@@ -28,12 +28,12 @@ class ToldCluster(EmbeddedCluster):
     _unreported: frozenset[str] = frozenset()
 
     @contextmanager
-    def announcing(self, cpu_milli: int, worker_cores: int = 1) -> Iterator[Self]:
-        """Nodes that announce so much CPU, with so many cores by name, and those from before afterwards."""
-        before = {"cpu_milli": self.config.cpu_milli, "worker_cores": self.config.worker_cores}
-        self._fit(replace(self.config, cpu_milli=cpu_milli, worker_cores=worker_cores))
+    def announcing(self, cpu_milli: int) -> Iterator[Self]:
+        """Nodes that announce so much CPU, and those from before afterwards."""
+        before = self.config.cpu_milli
+        self._fit(replace(self.config, cpu_milli=cpu_milli))
         yield self
-        self._fit(replace(self.config, **before))
+        self._fit(replace(self.config, cpu_milli=before))
 
     def let_sessions_expire(self, soon: bool) -> None:
         """Whether nodes have short sessions, which those that are frozen need, or patient ones."""

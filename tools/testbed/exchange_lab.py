@@ -32,7 +32,6 @@ from reprise.spark_jobs.exchange.exchange import (
 )
 from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
-from reprise.spark_jobs.exchange.settings import SETTINGS
 from tools.testbed.exchange_host import HEAD
 from tools.testbed.waiting import until
 
@@ -78,8 +77,6 @@ class Lab:
             "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         }
         conf = configuration(arguments["master"], "exchange", settings)
-        for name, value in SETTINGS.items():
-            conf.set(name, value)
         self.context = SparkContext(conf=conf)
         self.context.setLogLevel("ERROR")
         nodes = arguments["nodes"]

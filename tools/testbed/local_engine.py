@@ -132,6 +132,7 @@ class LocalJobs:
         self.nodes, self.hosts = nodes, hosts
 
     link = 0
+    why_chained = ""
 
     def close(self) -> None:
         """It holds nothing."""

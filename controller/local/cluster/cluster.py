@@ -35,6 +35,7 @@ from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import ClientError, NoNodeError, RecordError
 from reprise.controller.zookeeper.node_record import NodeRecord, parse_node
 from reprise.controller.zookeeper.session import ZooKeeperSession
+from reprise.spark_jobs.exchange.settings import EXECUTOR_CORES
 
 Progress = Callable[[str], None]
 WORKER_TIMEOUT_S = 20
@@ -185,7 +186,7 @@ class EmbeddedCluster:
         config = self.config
         scratch = self._running().scratch / "nodes" / name
         worker = self._jvm.command(
-            WORKER, "--host", host, "--cores", str(config.worker_cores),
+            WORKER, "--host", host, "--cores", str(EXECUTOR_CORES),
             "--memory", f"{config.worker_memory_mb}m", "--webui-port", "0",
             "--work-dir", str(scratch / "work"), self.master_url, heap_mb=config.daemon_heap_mb,
         )  # fmt: skip

@@ -55,10 +55,6 @@ class ClusterConfig:
     master_ui_port: int = 0
     """Port of the Spark master's web page and JSON; 0 takes a free one."""
 
-    worker_cores: int = 1
-    """Cores that each node's Worker has to give. As many as an executor takes (`spark.executor.cores`): with more, a node
-    would get two executors of one application."""
-
     java_options: tuple[str, ...] = ()
     """Further options for every JVM started here and, through `executor_java_options`, for the executors."""
 
@@ -90,7 +86,7 @@ class ClusterConfig:
             raise ConfigError(
                 f"worker_memory_mb: {self.worker_memory_mb} < executor_memory_mb {self.executor_memory_mb}"
             )
-        for name in ("daemon_heap_mb", "cpu_milli", "session_timeout_ms", "start_timeout_s", "worker_cores"):
+        for name in ("daemon_heap_mb", "cpu_milli", "session_timeout_ms", "start_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not positive")
         for name in ("zk_port", "master_port", "master_ui_port"):

@@ -37,7 +37,6 @@ from reprise.controller.zookeeper.errors import ClientError, RecordError
 from reprise.controller.zookeeper.node_record import SESSION_S
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.observer import Observer
-from reprise.spark_jobs.exchange.settings import executor_cores
 from reprise.spark_jobs.topology import StreamTopology, expand
 
 log = logging.getLogger("reprise.run")
@@ -151,7 +150,6 @@ class _Run:
             executor_memory_mb=memory,
             worker_memory_mb=memory + memory // 2,
             cpu_milli=milli_cpu(resource.nodes.cpu_cores),
-            worker_cores=executor_cores(resource.spark.exchange),
             labels=self.config.labels,
             session_timeout_ms=self.config.session_timeout_ms,
             log_dir=self.layout.out / "logs" / "cluster",

@@ -124,6 +124,7 @@ ZONES = (
         ("backups", backed, "^1 of 2 "),
         ("domains", lambda d: replace(d, failure_domains=FailureDomainsView("zone", 75, 15.5, ZONES)),
          r"^15\.5 .* 75 .* 6 .*\b20 with a \(n1 n3\), 60 .*; 10 with n4,.* 2 more; by zone$"),
+        ("messages", lambda d: replace(d, chained="no janino"), "^wait for stages of jobs: no janino$"),
         ("problem", lambda d: replace(d, problems=("sink disk is full",)), "^sink disk is full$"),
     ],
 )  # fmt: skip

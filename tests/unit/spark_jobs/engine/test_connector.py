@@ -10,12 +10,12 @@ import pytest
 
 from reprise.spark_jobs.engine import continuous
 from reprise.spark_jobs.engine.chain import ChainError
-from reprise.spark_jobs.engine.continuous import EXCHANGES, Connector, ContinuousJobs
+from reprise.spark_jobs.engine.continuous import EXCHANGES, PROBES, Connector, ContinuousJobs
 
 
 @dataclass
 class Scene:
-    """What was probed, made and said, in order; `answers`: of the probes."""
+    """What was probed and made, in order; `answers`: of the probes."""
 
     log: list[str] = field(default_factory=list)
     answers: list[str | None] = field(default_factory=list)
@@ -24,9 +24,9 @@ class Scene:
         self.log.append("probe")
         return self.answers.pop(0)
 
-    def connector(self, exchange: str) -> Connector:
+    def connector(self, why_chained: str = "") -> Connector:
         context = cast(Any, SimpleNamespace(getConf=dict))
-        return Connector(context, exchange, 2, lambda text: self.log.append(f"said {text}"))
+        return Connector(context, why_chained, 2)
 
 
 @pytest.fixture
@@ -34,7 +34,9 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     found = Scene()
     monkeypatch.setattr(continuous, "refusal", lambda _: None)
     monkeypatch.setattr(continuous, "probe", found.probe)
-    monkeypatch.setattr(continuous, "Chain", lambda _, hosts: found.log.append(f"chain of {len(hosts)}"))
+    monkeypatch.setattr(
+        continuous, "Chain", lambda _, hosts, why: found.log.append(f"chain of {len(hosts)}: {why}")
+    )
     monkeypatch.setattr(
         continuous,
         "ContinuousJobs",
@@ -46,36 +48,51 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 FIRST = 2 * EXCHANGES + 1
 
 
-def test_chained_asks_nothing(scene: Scene) -> None:
-    scene.connector("chained").connect(["a", "b"])
-    assert scene.log == ["chain of 2"]
+def test_where_no_exchange_is_wanted_none_is_probed(scene: Scene) -> None:
+    scene.connector("it is not wanted").connect(["a", "b"])
+    assert scene.log == ["chain of 2: it is not wanted"]
 
 
-@pytest.mark.parametrize("exchange", ["auto", "continuous"])
-def test_what_works_is_probed_once_and_numbered_on(scene: Scene, exchange: str) -> None:
+def test_a_configuration_that_refuses_one_is_not_probed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuous, "refusal", lambda _: "spark.speculation is true")
+    scene.connector().connect(["a", "b"])
+    assert scene.log == ["chain of 2: spark.speculation is true"]
+
+
+def test_what_works_is_probed_once_and_numbered_on(scene: Scene) -> None:
     scene.answers = [None]
-    one = scene.connector(exchange)
+    one = scene.connector()
+    one.connect(["a", "b"])
+    one.connect(["a"])
+    assert scene.log == ["probe", f"exchange {FIRST} of 2", f"exchange {FIRST + 1} of 1"]
+
+
+def test_a_probe_of_one_node_proves_nothing_about_links_between_nodes(scene: Scene) -> None:
+    scene.answers = [None, "no route to host"]
+    one = scene.connector()
     one.connect(["a"])
     one.connect(["a", "b"])
-    assert scene.log == ["probe", f"exchange {FIRST} of 1", f"exchange {FIRST + 1} of 2"]
+    assert scene.log == ["probe", f"exchange {FIRST} of 1", "probe", "chain of 2: no route to host"]
 
 
-def test_auto_says_once_why_it_stays_with_the_chain(scene: Scene) -> None:
-    scene.answers = ["no janino"]
-    one = scene.connector("auto")
-    one.connect(["a"])
-    one.connect(["a", "b"])
-    said = "said messages travel with the stages of jobs, and not by an exchange: no janino"
-    assert scene.log == ["probe", said, "chain of 1", "chain of 2"]
-
-
-def test_continuous_that_does_not_work_fails_and_is_asked_again(scene: Scene) -> None:
+def test_a_probe_that_fails_is_repeated_for_other_hosts(scene: Scene) -> None:
     scene.answers = ["a node was lost", None]
-    one = scene.connector("continuous")
-    with pytest.raises(ChainError, match="`continuous`, and that does not work here: a node was lost"):
-        one.connect(["a"])
-    one.connect(["a"])
-    assert scene.log == ["probe", "probe", f"exchange {FIRST} of 1"]
+    one = scene.connector()
+    one.connect(["a", "b"])
+    one.connect(["a", "c"])
+    one.connect(["a", "b"])
+    exchanges = [f"exchange {FIRST} of 2", f"exchange {FIRST + 1} of 2"]
+    assert scene.log == ["probe", "chain of 2: a node was lost", "probe", *exchanges]
+
+
+def test_after_some_failed_probes_it_stays_with_the_chain(scene: Scene) -> None:
+    scene.answers = ["no janino"] * PROBES
+    one = scene.connector()
+    for _ in range(PROBES + 2):
+        one.connect(["a", "b"])
+    assert scene.log == ["probe", "chain of 2: no janino"] * PROBES + ["chain of 2: no janino"] * 2
 
 
 def test_an_exchange_that_has_ended_fails_the_next_job() -> None:

@@ -477,6 +477,7 @@ def test_who_reads_what_is_skipped_is_promoted_meanwhile(
     check(world, expected)
 
 
+@pytest.mark.usefixtures("exchange")
 @pytest.mark.parametrize("mode", MODES)
 @seeds(range(3), range(3, 7), 143)
 def test_wishes_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int, mode: str) -> None:

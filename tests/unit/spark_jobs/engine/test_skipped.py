@@ -361,6 +361,7 @@ def test_each_driver_removes_the_records_of_those_before_it(tmp_path: Path) -> N
     assert [path.name for path in (world.checkpoints / "skipped").iterdir()] == ["00000006.json"]
 
 
+@pytest.mark.usefixtures("exchange")
 @seeds(range(3), range(3, 7), 143)
 def test_nodes_are_lost_at_any_moment(tmp_path: Path, expected: dict[str, bytes], seed: int) -> None:
     """Nodes, jobs and drivers are lost at any stage, plans come early and late, and some take everything back."""

@@ -13,7 +13,6 @@ from reprise.spark_jobs.exchange import exchange as module
 from reprise.spark_jobs.exchange import probe as probing
 from reprise.spark_jobs.exchange.exchange import LONGEST, Exchange, ExchangeError, executor_ids, first_line
 from reprise.spark_jobs.exchange.relays import Relays
-from reprise.spark_jobs.exchange.settings import EXECUTOR_CORES, SETTINGS, executor_cores, settings_of
 from tools.testbed.waiting import until
 
 
@@ -204,10 +203,3 @@ def test_a_probe_that_does_not_end_is_given_up_and_its_job_cancelled(monkeypatch
 def test_a_line_of_what_ended_a_job_is_never_longer_than_a_record_takes() -> None:
     assert len(first_line(RuntimeError("x" * 5000))) == LONGEST
     assert len(first_line(RuntimeError("java.io.IOException: " + "x" * 5000))) == LONGEST
-
-
-def test_an_application_without_an_exchange_is_told_nothing_more() -> None:
-    assert settings_of("chained") == {} and executor_cores("chained") == 1
-    for exchange_ in ("continuous", "auto"):
-        assert settings_of(exchange_) == SETTINGS
-        assert str(executor_cores(exchange_)) == SETTINGS["spark.executor.cores"] == str(EXECUTOR_CORES)

@@ -62,8 +62,6 @@ def resource_of(**changes: object) -> StreamTopology:
             f"'eventual' {SAID}",
         ),
         ({"checkpoint.state": "paged"}, "spec.checkpoint.state", f"'paged' {SAID}"),
-        ({"spark.exchange": "continuous"}, "spec.spark.exchange", f"'continuous' {SAID}"),
-        ({"spark.exchange": "auto"}, "spec.spark.exchange", f"'auto' {SAID}"),
         (
             {"recovery.scope": "ancestors"},
             "spec.recovery.scope",
@@ -162,13 +160,12 @@ def unchecked(**changes: object) -> StreamTopology:
 def test_in_the_order_of_batches_everything_goes_and_else_every_mistake_is_told_at_once() -> None:
     changes: dict[str, object] = {
         "checkpoint.state": "paged",
-        "spark.exchange": "continuous",
         "recovery.scope": "partition",
         "recovery.strategy": "blocking",
         "operators[count].availability": "active-standby",
     }
     assert list(arrival_fits(unchecked(**changes))) == []
     assert [error.field for error in arrival_fits(unchecked(**changes, **ARRIVAL))] == [
-        "spec.checkpoint.state", "spec.spark.exchange", "spec.recovery.scope", "spec.recovery.strategy",
+        "spec.checkpoint.state", "spec.recovery.scope", "spec.recovery.strategy",
         "spec.operators[count].availability",
     ]  # fmt: skip

@@ -52,8 +52,6 @@ def test_it_is_said_who_has_standbys_and_the_output_stays_precise() -> None:
             {"checkpoint": {"protocol": "uncoordinated", "log": "memory"}},
             "not built for `checkpoint.protocol: uncoordinated`",
         ),
-        ({"spark": {"exchange": "continuous"}}, "not built for `spark.exchange: continuous`"),
-        ({"spark": {"exchange": "auto"}}, "not built for `spark.exchange: auto`"),
         ({"recovery": {"scope": "global"}}, "`recovery.scope: global` keeps none"),
         ({"recovery": {"scope": "ancestors"}}, "`recovery.scope: ancestors` keeps none"),
         ({"recovery": {"strategy": "blocking"}}, "`recovery.strategy: blocking` keeps none"),

@@ -147,7 +147,7 @@ CHANGED: list[tuple[str, Any]] = [
     ("recovery.bufferDisk", "9Mi"),
     ("recovery.driverGrace", "9s"),
     ("spark.executorMemory", "1Gi"),
-    ("spark.exchange", "auto"),
+    ("spark.exchange", "chained"),
     ("spark.conf", {"a": "b"}),
     ("nodes.count", 9),
     ("nodes.cpu", "9"),

@@ -33,8 +33,6 @@ def resource_of(**changes: object) -> StreamTopology:
             "spec.checkpoint.standby",
             f"with `state: paged` {SAID}: a driver that goes on from a mirror may not find pages that hosts count as stored",
         ),
-        ({"spark.exchange": "continuous"}, "spec.spark.exchange", f"'continuous' {SAID}"),
-        ({"spark.exchange": "auto"}, "spec.spark.exchange", f"'auto' {SAID}"),
         ({"batch.order": "arrival"}, "spec.batch.order", f"'arrival' {SAID}: a replay may differ"),
         (
             {"operators[count].availability": "active-standby"},
@@ -84,7 +82,6 @@ def test_without_a_grace_everything_goes_and_with_it_every_mistake_is_told_at_on
     changes = {
         "checkpoint.protocol": "uncoordinated",
         "checkpoint.log": "memory",
-        "spark.exchange": "continuous",
         "operators[count].deterministic": False,
     }
     assert list(grace_fits(unchecked(**changes, **{"recovery.driverGrace": "0s"}))) == []
@@ -92,7 +89,6 @@ def test_without_a_grace_everything_goes_and_with_it_every_mistake_is_told_at_on
     assert [error.field for error in wrong] == [
         "spec.recovery.driverGrace",
         "spec.checkpoint.protocol",
-        "spec.spark.exchange",
         "spec.operators[count].deterministic",
     ]
     assert list(grace_fits(unchecked(**{"recovery.driverGrace": f"{MOST_GRACE_S:g}s"}))) == [], (

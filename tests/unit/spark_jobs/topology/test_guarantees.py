@@ -129,8 +129,6 @@ def test_the_order_of_arrival_limits_all_outputs_alike() -> None:
             "not built for `checkpoint.protocol: communication-induced`",
         ),
         ({"checkpoint": {"state": "paged"}}, "not built for `checkpoint.state: paged`"),
-        ({"spark": {"exchange": "continuous"}}, "not built for `spark.exchange: continuous`"),
-        ({"spark": {"exchange": "auto"}}, "not built for `spark.exchange: auto`"),
     ],
 )
 def test_where_nothing_would_ever_be_skipped_or_it_is_not_built_it_is_refused(

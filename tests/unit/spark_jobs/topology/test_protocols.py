@@ -113,7 +113,6 @@ def resource_of(**changes: object) -> StreamTopology:
             "give one of the two",
         ),
         ({**EVENTUAL, "checkpoint.state": "paged"}, "spec.checkpoint.state", "'paged' is not tried"),
-        ({**EVENTUAL, "spark.exchange": "auto"}, "spec.spark.exchange", "'auto' is not tried"),
         ({**EVENTUAL, "recovery.scope": "global"}, "spec.recovery.scope", "'global' is not tried"),
         ({**EVENTUAL, "recovery.scope": "ancestors"}, "spec.recovery.scope", "lines say who goes back"),
         ({**EVENTUAL, "recovery.strategy": "blocking"}, "spec.recovery.strategy", "'blocking' is not tried"),

@@ -39,7 +39,6 @@ def test_it_is_said_how_a_lost_partition_comes_back_and_what_is_behind_it() -> N
             "not built for `checkpoint.protocol: uncoordinated`",
         ),
         ({"checkpoint": {"state": "paged"}}, "not built for `checkpoint.state: paged`"),
-        ({"spark": {"exchange": "continuous"}}, "not built for `spark.exchange: continuous`"),
         ({"recovery": {"scope": "global"}}, "`recovery.scope: global` keeps none"),
         ({"recovery": {"scope": "ancestors"}}, "`recovery.scope: ancestors` keeps none"),
         ({"recovery": {"strategy": "blocking"}}, "`recovery.strategy: blocking` keeps none"),

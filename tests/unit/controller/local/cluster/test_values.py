@@ -36,7 +36,6 @@ from reprise.controller.zookeeper.node_record import (
         ("executor_memory_mb", 449),
         ("worker_memory_mb", 511),
         ("daemon_heap_mb", 0),
-        ("worker_cores", 0),
         ("cpu_milli", 0),
         ("session_timeout_ms", 0),
         ("start_timeout_s", -1.0),
