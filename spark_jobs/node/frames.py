@@ -28,6 +28,8 @@ class FrameKind(IntEnum):
     """Asks whether frames arrive, of somebody who has not confirmed what it was sent; it may be busy."""
     PONG = 4
     """The answer, which waits for nothing."""
+    PIECE = 5
+    """The beginning of a bundle, or more of it; the rest follows, the end as `MESSAGES`."""
 
 
 class Stamp(NamedTuple):

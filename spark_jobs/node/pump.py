@@ -47,7 +47,9 @@ FRAME = 64 * 1024
 """Bytes of rows after which another frame is begun: what is large does not hold up what is small for long."""
 WINDOW_BYTES = 256 * 1024
 """What may be unconfirmed on its way to one node.  Below what an exchange holds for it without holding up others, with up to
-64 nodes (`reprise.spark_jobs.exchange.exchange.window_bytes`).  A frame that is larger goes alone."""
+64 nodes (`reprise.spark_jobs.exchange.exchange.window_bytes`)."""
+PIECE = WINDOW_BYTES // 2
+"""Bytes of the longest frame: relays hold frames whole, some times over, in a JVM of any size."""
 BURST = 4 * WINDOW_BYTES
 """Bytes of rows that are taken out of buffers for one node at once: they count for no budget until they are confirmed."""
 LOOK_S = 0.5
@@ -135,6 +137,8 @@ class _Peer:
     came: int = 0
     told: int = 0
     """Of those that came, how many it knows to have come."""
+    pieces: list[bytes] = field(default_factory=list)
+    """What has come of a bundle whose end has not."""
     readers: dict[str, int] = field(default_factory=dict)
     """Partitions here that it sends to, with the position of each that it was told; -1: of none."""
 
@@ -259,7 +263,11 @@ class Pump:
             else:
                 came = True
                 peer.came += 1
-                self._messages(stamp, body, command)
+                peer.pieces.append(body)
+                if kind is FrameKind.MESSAGES:
+                    body = b"".join(peer.pieces)
+                    peer.pieces.clear()
+                    self._messages(stamp, body, command)
         return came
 
     def _messages(self, stamp: Stamp, body: bytes, command: Command) -> None:
@@ -305,7 +313,8 @@ class Pump:
         full = {slot for slot, peer in self._peers.items() if peer.unsent}
         for slot, messages in self._host.sender.outgoing(command, full, BURST).items():
             peer, parts = self._peers[slot], _parts(messages)
-            peer.unsent += (encode_frame(FrameKind.MESSAGES, self._stamp, pack(part)) for part in parts)
+            for part in parts:
+                peer.unsent += _frames(pack(part), self._stamp)
             sent = self._drained(slot, peer) or sent
         return sent
 
@@ -341,6 +350,13 @@ class Pump:
             if self._links.send(slot, encode_frame(FrameKind.CONFIRMATION, self._stamp, body)):
                 peer.readers.update(applied)
                 peer.told = peer.came
+
+
+def _frames(bundle: bytes, stamp: Stamp) -> Iterator[bytes]:
+    """The frames of a bundle, in order."""
+    for at in range(0, len(bundle), PIECE):
+        kind = FrameKind.PIECE if at + PIECE < len(bundle) else FrameKind.MESSAGES
+        yield encode_frame(kind, stamp, bundle[at : at + PIECE])
 
 
 def _parts(messages: Sent) -> Iterator[Sent]:

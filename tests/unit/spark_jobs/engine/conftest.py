@@ -10,6 +10,7 @@ import pytest
 
 from reprise.spark_jobs.engine import engine as engine_module
 from reprise.spark_jobs.engine import local_lines
+from reprise.spark_jobs.node import pump
 from tests.support.engine_worlds import begun, fault_free
 from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
@@ -55,7 +56,9 @@ def lines_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def by_an_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many a bundle comes in pieces."""
     monkeypatch.setattr(local_engine, "LocalNodes", PumpedNodes)
+    monkeypatch.setattr(pump, "PIECE", 300)
 
 
 @pytest.fixture(params=["chained", "continuous"])

@@ -122,6 +122,42 @@ def test_messages_of_an_earlier_generation_or_driver_are_dropped(ends: Ends, sta
     assert batches(ends) == []
 
 
+def test_a_large_bundle_travels_in_pieces_and_is_taken_in_once_it_is_whole(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "PIECE", 10)
+    bundle = pack([message(5), message(6)])
+    pieces = list(pump_module._frames(bundle, THERE))
+    assert len(pieces) == -(-len(bundle) // 10)
+    for piece in pieces[:-1]:
+        ends.pump.heard(9, piece)
+    ends.pump.round()
+    assert batches(ends) == []
+    assert Confirmation.decode(decode_frame(ends.sent[0][1])[2]).frames == len(pieces) - 1, "it may send more"
+    ends.pump.heard(9, pieces[-1])
+    ends.pump.heard(9, frame(THERE, 7))
+    ends.pump.round()
+    assert batches(ends) == [5, 6, 7]
+
+
+def test_pieces_of_two_nodes_or_of_two_exchanges_make_no_bundle_together(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "PIECE", 10)
+    here, there = (list(pump_module._frames(pack([message(b)]), THERE._replace(slot=b))) for b in (1, 2))
+    for one, other in zip(here[:-1], there[:-1], strict=True):
+        ends.pump.heard(9, one)
+        ends.pump.heard(9, other)
+    ends.pump.heard(9, here[-1])
+    ends.pump.round()
+    assert batches(ends) == [1]
+    ends.begin(replace(COMMAND, job=6, link=10))
+    for piece in there:
+        ends.pump.heard(10, piece)
+    ends.pump.round()
+    assert batches(ends) == [1, 2]
+
+
 def test_frames_of_an_exchange_that_was_left_are_dropped(ends: Ends) -> None:
     ends.pump.heard(9, frame(THERE._replace(job=6), 5))
     ends.pump.round()
