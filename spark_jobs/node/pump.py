@@ -48,8 +48,9 @@ FRAME = 64 * 1024
 WINDOW_BYTES = 256 * 1024
 """What may be unconfirmed on its way to one node.  Below what an exchange holds for it without holding up others, with up to
 64 nodes (`reprise.spark_jobs.exchange.exchange.window_bytes`)."""
-PIECE = WINDOW_BYTES // 2
-"""Bytes of the longest frame: relays hold frames whole, some times over, in a JVM of any size."""
+PIECE = 127 * 1024
+"""Bytes of a bundle in one frame at most: relays hold frames whole, some times over, in a JVM of any size.  Two such frames
+fit into a window."""
 BURST = 4 * WINDOW_BYTES
 """Bytes of rows that are taken out of buffers for one node at once: they count for no budget until they are confirmed."""
 LOOK_S = 0.5

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprise.spark_jobs.engine.chain import ChainError
-from reprise.spark_jobs.node.command import Order, Report
+from reprise.spark_jobs.node.command import Command, Order, Report
 from reprise.spark_jobs.node.pump import Heard, Pump
 from tools.testbed.local_engine import LocalJobs, LocalNodes
 
@@ -84,7 +84,7 @@ class PumpedNodes(LocalNodes):
         for wire in self.wires.values():
             wire.over = wire.over or bool(set(nodes) & set(wire.hosts))
 
-    def connect(self, hosts: Sequence[str]) -> PumpedJobs:
+    def connect(self, hosts: Sequence[str]) -> LocalJobs:
         wire = Wire(len(self.wires) + 1, tuple(hosts), late=self.dice.randrange(4))
         self.wires[wire.number] = wire
         return PumpedJobs(self, hosts, wire)
@@ -141,3 +141,25 @@ class PumpedJobs(LocalJobs):
             reports[slot] = Report.decode(report.encode())
         self.pumped.move(dice.randrange(60))
         return [reports[slot] for slot in range(len(orders))]
+
+
+class ChainedJobs(LocalJobs):
+    """Jobs that carry messages, of hosts that have pumps."""
+
+    def __init__(self, nodes: PumpedNodes, hosts: Sequence[str]) -> None:
+        super().__init__(nodes, hosts)
+        self.pumped = nodes
+
+    def _begin(self, node: str, command: Command) -> None:
+        super()._begin(node, command)
+        self.pumped.pumps[node].begun(command)
+
+
+class SometimesChained(PumpedNodes):
+    """Nodes between which every other probe fails, so that jobs carry the messages until hosts change."""
+
+    connected = 0
+
+    def connect(self, hosts: Sequence[str]) -> LocalJobs:
+        self.connected += 1
+        return super().connect(hosts) if self.connected % 2 else ChainedJobs(self, hosts)

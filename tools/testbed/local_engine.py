@@ -18,7 +18,7 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.engine_spec import EngineSpec, Sites
 from reprise.spark_jobs.engine.punctuation import Punctuations
-from reprise.spark_jobs.node.command import Order, Report
+from reprise.spark_jobs.node.command import Command, Order, Report
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.platform import Platform
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
@@ -160,7 +160,7 @@ class LocalJobs:
                 if host is None:
                     raise ChainError(f"{self.hosts[slot]} is gone")
                 if stage == 0:
-                    host.begin(host.orders.read(order))
+                    self._begin(self.hosts[slot], host.orders.read(order))
                     if self.nodes.patient:
                         let_all_come(host)
                 bundles, report = host.stage(job, stage, inboxes[slot], stage == stages - 1)
@@ -170,6 +170,9 @@ class LocalJobs:
                     reports.append(Report.decode(report.encode()))
             inboxes = outgoing
         return reports
+
+    def _begin(self, node: str, command: Command) -> None:
+        self.nodes.hosts[node].begin(command)
 
 
 def past(batch: int) -> Callable[[Engine], bool]:

@@ -9,8 +9,9 @@ import pytest
 
 from reprise.spark_jobs.topology import StreamTopology
 from tests.support.engine_worlds import begun
-from tests.support.pumped_engine import PumpedNodes
+from tests.support.pumped_engine import PumpedNodes, SometimesChained
 from tests.unit.spark_jobs.engine import test_recovery, test_scope
+from tools.testbed import local_engine
 from tools.testbed.local_engine import World
 
 FEEDBACK = Path("examples/feedback.yaml")
@@ -49,6 +50,18 @@ def test_losses_failed_jobs_partial_plans_and_new_drivers_change_no_byte(
 def test_survivors_of_losses_at_any_moment_go_on(
     text: str, expected: dict[str, bytes], tmp_path: Path, seed: int
 ) -> None:
+    test_scope.test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
+        text, expected, tmp_path, seed
+    )
+
+
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.wide) for seed in range(2, 6))]
+)
+def test_an_exchange_takes_over_from_jobs_and_jobs_from_an_exchange(
+    text: str, expected: dict[str, bytes], tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_engine, "LocalNodes", SometimesChained)
     test_scope.test_random_losses_at_any_stage_change_no_byte_and_take_nobody_back(
         text, expected, tmp_path, seed
     )
