@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 from reprise.spark_jobs.engine.chain import Chain, ChainError
 from reprise.spark_jobs.engine.jobs import Jobs
-from reprise.spark_jobs.exchange.exchange import Exchange
+from reprise.spark_jobs.exchange.exchange import MOST_NODES, Exchange
 from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
 from reprise.spark_jobs.node.command import Order, Report
@@ -75,8 +75,10 @@ class Connector:
         return ContinuousJobs(self._context, hosts, self._last)
 
     def _failed(self, hosts: Sequence[str]) -> str:
-        """Why a probe failed; empty where one did not.  A node may have been lost meanwhile, so it is repeated for the next
-        hosts, `PROBES` times at most."""
+        """Why no exchange can begin between these; empty if one can.  A node may be lost while a probe runs, so a probe that
+        failed is repeated for the next hosts, `PROBES` times at most."""
+        if len(hosts) > MOST_NODES:
+            return f"an exchange carries messages of up to {MOST_NODES} nodes, and there are {len(hosts)}"
         if self._proven:
             return ""
         why = probe(self._context, hosts) or ""

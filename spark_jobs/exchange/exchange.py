@@ -25,6 +25,9 @@ _TASK = re.compile(r"Lost task \S+ in stage \S+ \([^)]*\) \([^)]*\): ")
 _RAISED = re.compile(r"(?:[\w$]+\.)*[\w$]*(?:Exception|Error): ")
 _BROKEN = re.compile(r"[\w.$]*(?:I[oO]Exception|ClosedChannelException): |.*\(\.\.\) failed with error\(")
 LONGEST = 300
+MOST_NODES = 64
+"""With more, N * N connections and a thread for each in every inlet would cost more than they give, and what hosts may have
+unconfirmed (`reprise.spark_jobs.node.pump.WINDOW_BYTES`) no longer fits into what a node takes in unread."""
 
 
 class ExchangeError(JobError):

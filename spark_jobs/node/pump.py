@@ -46,8 +46,8 @@ TICK_S = 0.05
 FRAME = 64 * 1024
 """Bytes of rows after which another frame is begun: what is large does not hold up what is small for long."""
 WINDOW_BYTES = 256 * 1024
-"""What may be unconfirmed on its way to one node.  Below what an exchange holds for it without holding up others, with up to
-64 nodes (`reprise.spark_jobs.exchange.exchange.window_bytes`)."""
+"""What may be unconfirmed on its way to one node.  No more than an exchange of `MOST_NODES` holds for it without holding up
+others (`reprise.spark_jobs.exchange.exchange.window_bytes`)."""
 PIECE = 127 * 1024
 """Bytes of a bundle in one frame at most: relays hold frames whole, some times over, in a JVM of any size.  Two such frames
 fit into a window."""

@@ -11,6 +11,7 @@ import pytest
 from reprise.spark_jobs.engine import continuous
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.continuous import EXCHANGES, PROBES, Connector, ContinuousJobs
+from reprise.spark_jobs.exchange.exchange import MOST_NODES
 
 
 @dataclass
@@ -85,6 +86,20 @@ def test_a_probe_that_fails_is_repeated_for_other_hosts(scene: Scene) -> None:
     one.connect(["a", "b"])
     exchanges = [f"exchange {FIRST} of 2", f"exchange {FIRST + 1} of 2"]
     assert scene.log == ["probe", "chain of 2: a node was lost", "probe", *exchanges]
+
+
+def test_of_many_nodes_jobs_carry_the_messages(scene: Scene) -> None:
+    scene.answers = [None]
+    one = scene.connector()
+    for count in (MOST_NODES, MOST_NODES + 1, MOST_NODES):
+        one.connect([f"10.0.0.{number}" for number in range(count)])
+    why = "an exchange carries messages of up to 64 nodes, and there are 65"
+    assert scene.log == [
+        "probe",
+        f"exchange {FIRST} of 64",
+        f"chain of 65: {why}",
+        f"exchange {FIRST + 1} of 64",
+    ]
 
 
 def test_after_some_failed_probes_it_stays_with_the_chain(scene: Scene) -> None:

@@ -7,8 +7,9 @@ import pytest
 from reprise.controller.agent.spark_secret import AUTHENTICATION
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.exchange import probe
-from reprise.spark_jobs.exchange.exchange import ExchangeError, first_line, window_bytes
+from reprise.spark_jobs.exchange.exchange import MOST_NODES, ExchangeError, first_line, window_bytes
 from reprise.spark_jobs.exchange.settings import READER_BYTES, SETTINGS
+from reprise.spark_jobs.node.pump import WINDOW_BYTES
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ def test_another_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_windows_of_all_others_fit_into_what_a_node_takes_in() -> None:
     assert [nodes * window_bytes(nodes) <= READER_BYTES / 2 for nodes in (1, 2, 3, 16, 200)] == [True] * 5
     assert window_bytes(16) == 1 << 20
+    assert window_bytes(MOST_NODES) >= WINDOW_BYTES
 
 
 ABORTED = (
