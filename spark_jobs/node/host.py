@@ -116,6 +116,8 @@ class Host:
         self._acks: list[Ack] = []
         self._outputs: list[tuple[str, int, float]] = []
         self._problems: list[str] = []
+        self._reported_problems = 0
+        """How many of them the last report names; others have come since, as partitions move between jobs."""
         self.sender = Sender(self.runtimes, self._its_own, self._say, self.busy)
         self._not_kept: set[str] = set()
         self._stored: dict[str, int] = {}
@@ -153,7 +155,8 @@ class Host:
         for named in (self._not_kept, self._missed):
             named.clear()
         if command.confirmed >= self._reported:  # else the last report was lost with its job: say it again
-            self._acks, self._outputs, self._problems = [], [], []
+            self._acks, self._outputs, self._problems = [], [], self._problems[self._reported_problems :]
+        self._reported_problems = 0
         self._host_exactly(command)
         self._refresh(command)
         self.busy.clear()
@@ -195,7 +198,7 @@ class Host:
         self._problems += problems + self._restorer.slow() + self._memory.trouble()
         counters = counters_of(self.runtimes, self._problems)
         reach = oldest(self.runtimes, command, self._problems)
-        self._reported = command.job
+        self._reported, self._reported_problems = command.job, len(self._problems)
         busy_s, self._busy_s = self._busy_s, 0.0
         waiting = self._missed | self._attempts.keys() | unready(self.runtimes)
         return Report(
@@ -261,6 +264,7 @@ class Host:
         self._attempts.clear()
         self._stored.clear()
         self._reported, self._acks, self._outputs, self._problems = 0, [], [], []
+        self._reported_problems = 0
         self._text, self._survey = "", Survey()
         self._resource: StreamTopology = from_json(command.topology)
         self._topology: Topology = expand(self._resource)

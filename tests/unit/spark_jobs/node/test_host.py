@@ -357,6 +357,18 @@ def test_a_loop_without_state_begins_again_with_nothing_fed_back(tmp_path: Path)
 # -- trouble -----------------------------------------------------------------------------------------------------------
 
 
+def test_a_problem_between_two_jobs_is_in_the_next_report_and_in_no_later_one(bench: Bench) -> None:
+    """Where an exchange carries messages, partitions move between jobs."""
+    Script.raises["in.0", "read"] = SourceError("no route")
+    assert bench.run(link=1).problems == ()
+    bench.host.run(1.0)
+    Script.raises.clear()
+    said = ("in.0: batch 1 waits: no route",)
+    assert bench.run(link=1, confirmed=1).problems == said
+    assert bench.run(link=1, confirmed=1).problems == said, "that report did not arrive"
+    assert bench.run(link=1, confirmed=3).problems == ()
+
+
 def test_a_source_that_cannot_be_read_is_asked_again(bench: Bench) -> None:
     Script.raises["in.0", "read"] = SourceError("no route")
     report = bench.run()
