@@ -41,7 +41,6 @@ from reprise.spark_jobs.state.revision import Revisions, former_revision_of, rev
 from reprise.spark_jobs.state.start_from import begin_stream
 from reprise.spark_jobs.state.state_versions import require_readable_states
 from reprise.spark_jobs.topology import StreamTopology, expand
-from reprise.spark_jobs.topology.exchange import why_chained
 
 log = logging.getLogger("reprise.driver")
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.2, 10.0
@@ -122,7 +121,8 @@ class Driver:
         """Start Spark, which ends with `ends`; the nodes that it can run jobs on."""
         context = self._spark(self._outliving(engine))
         ends.callback(context.stop)
-        self._connector = Connector(context, why_chained(self.resource), engine.epoch)
+        why = "spark.exchange is 'chained'" if self.resource.spark.exchange == "chained" else ""
+        self._connector = Connector(context, why, engine.epoch)
         return SparkNodes(context, self.config.driver_host, self.channel)
 
     def _serve_metrics(self, metrics: DriverMetrics) -> Callable[[], None]:

@@ -1,7 +1,6 @@
 """Jobs beside an exchange: they have one stage and carry orders and reports, and messages travel all the time.
 
-A driver uses an exchange where the topology can (`reprise.spark_jobs.topology.exchange`) and a probe finds that one works;
-else it uses jobs with three stages, which carry the messages.
+A driver uses an exchange where a probe finds that one works, else jobs with three stages, which carry the messages.
 """
 
 from __future__ import annotations

@@ -184,6 +184,8 @@ class Host:
                 self.run(command.budget_s)
             if last:
                 self._settle(command)
+                if command.link:  # partitions step on before anything is sent
+                    self.sender.deltas.look(self.runtimes, command)
             self._busy_s += self._platform.elapsed() - began
             out = [] if last else [(s, pack(m)) for s, m in self.sender.outgoing(command).items()]
             self.busy.clear()
@@ -452,7 +454,9 @@ class Host:
         """Take in a message for a partition that is here; others are sent it again when they are."""
         runtime = self.runtimes.get(message.target)
         if isinstance(runtime, OperatorRuntime):
-            runtime.deliver(message)
+            # a partition that reads itself gets that by hand: this was sent to its standby before the standby was promoted
+            if message.source != message.target or self._current().silent(message.target):
+                runtime.deliver(message)
         elif message.target in self._attempts:
             self._missed.add(message.target)
         elif isinstance(runtime, PassiveStandby):

@@ -91,6 +91,18 @@ class Service:
         if self._pump is not None:
             self._pump.begun(command)
 
+    def wait_for_next(self, place: Place) -> tuple[Path, int] | None:
+        """Wait for a task of another executor, while nothing here moves; see `outliving.wait_for_next`."""
+        if self._pump is not None:
+            self._pump.part()
+        self.code.look()
+        taken = wait_for_next(place, self.grace_s, self.stream, self.code)
+        if taken is not None:
+            self._home = taken[0]
+            if self._pump is not None:
+                self._pump.meet(partial(Links, self._home))
+        return taken
+
     def _note(self, command: Command) -> None:
         """What must be the same for whoever takes this host with what it has."""
         self.code.look()
@@ -170,8 +182,7 @@ def _serve_executors(service: Service, name: str, home: Path, parent: int, place
             return
         if place is None or service.grace_s <= 0:
             return
-        service.code.look()
-        taken = wait_for_next(place, service.grace_s, service.stream, service.code)
+        taken = service.wait_for_next(place)
         if taken is None:
             return
         home, parent = taken

@@ -2,7 +2,7 @@
 
 Executors end with their driver.  A host that the node's agent has started need not: it waits in the folder where it once
 waited as a spare one (`reprise.spark_jobs.node.spare`), with all its partitions, and answers the same question.  Nothing
-moves meanwhile: only orders move partitions, and they come through an executor.
+moves meanwhile.
 
 It is given to nobody for whom a new process would be another one: an executor of another resource or stream, with other
 variables or another import path, or after a file was changed that this process has imported.  It begins anew then, as a

@@ -74,6 +74,9 @@ class Links(Protocol):
     def ready(self) -> bool:
         """Whether frames can be sent and can come."""
 
+    def close(self) -> None:
+        """End all connections."""
+
     def attach(self, number: int) -> None:
         """Use this exchange from now on, and none before it."""
 
@@ -189,6 +192,7 @@ class Pump:
         """Orders or confirmations have come since what can be sent was looked for."""
         self._looked = 0.0
         self._trouble: DataPlaneError | None = None
+        self._parted = False
         self._links = links(self.heard)
 
     def heard(self, number: int, frame: bytes) -> None:
@@ -199,6 +203,17 @@ class Pump:
             return
         self._heard.append((number, frame))
         self.wake.set()
+
+    def part(self) -> None:
+        """Move nothing until `meet`: the executor has ended.  A piece of work that has begun is completed.  Any thread may
+        call both."""
+        self._parted = True
+        self._links.close()
+
+    def meet(self, links: Callable[[Heard], Links]) -> None:
+        """Make connections to the exchanges of another executor."""
+        self._links = links(self.heard)
+        self._parted = False
 
     def begun(self, command: Command) -> None:
         """The host has taken in orders."""
@@ -229,7 +244,13 @@ class Pump:
     def round(self) -> bool:
         """One piece of work; says whether there may be more to do at once."""
         command = self._host.command
-        if command is None or not self._link or not self._host.begun or self._trouble is not None:
+        if (
+            command is None
+            or not self._link
+            or not self._host.begun
+            or self._trouble is not None
+            or self._parted
+        ):
             return False
         began = time.monotonic()
         try:
@@ -241,7 +262,7 @@ class Pump:
             if not self._connected():
                 return came or moved
             sent = self._send(command, came or moved)
-            self._confirm()
+            self._confirm(command)
         except BaseException as error:  # also of user code that would end its process: told with the next job
             self._trouble = DataPlaneError(f"exchange {self._link}: {type(error).__name__}: {error}")
             return False
@@ -340,9 +361,9 @@ class Pump:
             self._links.send(slot, encode_frame(FrameKind.PING, self._stamp, b""))
             peer.asked_at = now
 
-    def _confirm(self) -> None:
-        """Tell those that send here what has come and what is applied, where that is new."""
-        at = {p: runtime.position for p, runtime in self._host.runtimes.items()}
+    def _confirm(self, command: Command) -> None:
+        """Confirm to those that send here what has come, and what is applied by partitions that are no standbys."""
+        at = {p: r.position for p, r in self._host.runtimes.items() if not command.silent(p)}
         for slot, peer in self._peers.items():
             applied = {p: at[p] for p, told in peer.readers.items() if p in at and at[p] != told}
             if not applied and peer.told == peer.came:

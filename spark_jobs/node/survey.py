@@ -23,8 +23,6 @@ def why_not(before: Command | None, command: Command, text: str) -> str:
         return ""
     if not command.survey:
         return "it was not surveyed"
-    if before.link:
-        return "its messages travel by an exchange that has ended"
     sites = [(c.sink, c.checkpoints, c.stream) for c in (before, command)]
     return "" if sites[0] == sites[1] else "it has partitions of another stream"
 

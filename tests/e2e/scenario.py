@@ -167,6 +167,9 @@ def run(
     if in_time and result.ok and watching.seen is not None:
         for recovery in assert_in_time(watching.seen, watching.circumstances(result.record["actions"])):
             log.info("event=recovered %s", recovery)
+    if result.ok:
+        by_exchange = "event=exchange " in (result.out / "logs" / "driver.log").read_text(errors="replace")
+        assert by_exchange == (resource.spark.exchange == "auto")
     return result
 
 

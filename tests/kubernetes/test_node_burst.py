@@ -76,6 +76,7 @@ def test_a_zone_with_two_of_four_machines_loses_power(run: Streaming) -> None:
     assert {plan["status"]["state"] for plan in plans} <= {"Done", "Superseded"}
     assert len(plans) == closed["status"]["plans"]["count"]
     assert_went_on_at_its_standby(run, closed, before.keys() - lost)
+    assert "event=exchange " in run.driver_logs()[-1]
 
 
 @pytest.mark.wide

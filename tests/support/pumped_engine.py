@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,12 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.node.command import Command, Order, Report
 from reprise.spark_jobs.node.pump import Heard, Pump
 from tools.testbed.local_engine import LocalJobs, LocalNodes
+from tools.testbed.prepared import let_all_come
+
+MOST_IN_A_ROW = 20
+"""Frames that arrive in one move."""
+MOMENTS = 3
+"""Of a host in a job, where `interrupt` is called: before it takes its orders, before it reports, and before that counts."""
 
 
 @dataclass
@@ -98,14 +103,18 @@ class PumpedNodes(LocalNodes):
             waiting = [(w, pair) for w in self.wires.values() for pair, frames in w.pairs.items() if frames]
             if not waiting:
                 continue
-            wire, (source, target) = self.dice.choice(waiting)
-            frame = wire.pairs[source, target].popleft()
-            end = self.ends.get(wire.hosts[target])
-            if end is not None and end.wire is wire and not (wire.over and self.dice.random() < 0.5):
+            self._arrive(*self.dice.choice(waiting))
+
+    def _arrive(self, wire: Wire, pair: tuple[int, int]) -> None:
+        """Some frames in a row, or none of those that are under way between two nodes."""
+        frames, end = wire.pairs[pair], self.ends.get(wire.hosts[pair[1]])
+        attached = None if end is None else end.wire
+        if end is not None and attached is wire and not (wire.over and self.dice.random() < 0.5):
+            for _ in range(min(len(frames), self.dice.randint(1, MOST_IN_A_ROW))):
                 self.delivered += 1
-                end.heard(wire.number, frame)
-            elif end is not None and not wire.over and (end.wire is None or end.wire.number < wire.number):
-                wire.pairs[source, target].appendleft(frame)  # its reader has not changed over yet
+                end.heard(wire.number, frames.popleft())
+        elif end is None or wire.over or (attached is not None and attached.number >= wire.number):
+            frames.clear()  # else its reader has not changed over yet
 
 
 class PumpedJobs(LocalJobs):
@@ -117,30 +126,39 @@ class PumpedJobs(LocalJobs):
     def close(self) -> None:
         self.wire.over = True
 
-    def run(
-        self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
-    ) -> list[Report]:
+    def _stages(self, job: Order, orders: Sequence[bytes], stages: int) -> list[Report]:
+        """Each host takes its orders, and reports later; in random order between hosts."""
         assert stages == 1, "messages do not travel with the job"
-        dice, reports = self.pumped.dice, {}
+        dice, reports = self.pumped.dice, dict[int, Report]()
         self.pumped.move(dice.randrange(20))
-        if self.wire.over:
-            raise ChainError("the exchange is over")
-        for slot in dice.sample(range(len(orders)), len(orders)):
-            self.nodes.interrupt(job[1], dice.randrange(3), slot)
-            node = self.hosts[slot]
-            host, pump = self.nodes.hosts.get(node), self.pumped.pumps.get(node)
-            if host is None or pump is None:
-                raise ChainError(f"{node} is gone")
-            command = host.orders.read(orders[slot])
-            host.begin(command)
-            pump.begun(command)
-            pump.checked()
+        moments = [slot for slot in range(len(orders)) for _ in range(MOMENTS)]
+        dice.shuffle(moments)
+        passed = [0] * len(orders)
+        for slot in moments:
+            if self.wire.over:
+                raise ChainError("the exchange is over")
+            self.nodes.interrupt(job[1], passed[slot], slot)
+            host = self.nodes.hosts.get(self.hosts[slot])
+            if host is None:
+                raise ChainError(f"{self.hosts[slot]} is gone")
+            if passed[slot] == 0:
+                self._begin(self.hosts[slot], host.orders.read(orders[slot]))
+                if self.nodes.patient:
+                    let_all_come(host)
+            elif passed[slot] == 1:
+                _, report = host.stage(job, 0, [], True)
+                assert report is not None
+                reports[slot] = Report.decode(report.encode())
+            passed[slot] += 1
             self.pumped.move(dice.randrange(30))
-            _, report = host.stage(job, 0, [], True)
-            assert report is not None
-            reports[slot] = Report.decode(report.encode())
         self.pumped.move(dice.randrange(60))
         return [reports[slot] for slot in range(len(orders))]
+
+    def _begin(self, node: str, command: Command) -> None:
+        super()._begin(node, command)
+        pump = self.pumped.pumps[node]
+        pump.begun(command)
+        pump.checked()
 
 
 class ChainedJobs(LocalJobs):

@@ -61,10 +61,10 @@ def by_an_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pump, "PIECE", 300)
 
 
-@pytest.fixture(params=["chained", "continuous"])
+@pytest.fixture(params=["exchange", pytest.param("chained", marks=pytest.mark.wide)])
 def exchange(request: pytest.FixtureRequest) -> None:
-    """By the jobs that carry all else, and by an exchange."""
-    if request.param == "continuous":
+    """Messages travel by an exchange, or with the stages of jobs."""
+    if request.param == "exchange":
         request.getfixturevalue("by_an_exchange")
 
 

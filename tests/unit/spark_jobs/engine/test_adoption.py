@@ -25,6 +25,8 @@ from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tests.unit.spark_jobs.engine.test_scope import BATCHES, installed
 from tools.testbed.local_engine import World, tick
 
+pytestmark = pytest.mark.usefixtures("exchange")
+
 NODES = ("a", "b", "c", "d")
 
 
@@ -254,6 +256,7 @@ def stale(world: World, engine: Engine) -> Callable[[], None]:
     return talks
 
 
+@pytest.mark.parametrize("exchange", ["chained"], indirect=True)  # nobody else moves hosts
 @pytest.mark.usefixtures("small_windows")
 def test_hosts_that_have_answered_the_next_driver_refuse_the_one_before(
     text: str, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,9 @@ from tests.unit.spark_jobs.engine.test_adoption import (
 from tests.unit.spark_jobs.engine.test_recovery import DIAMOND
 from tools.testbed.local_engine import World, tick
 
-pytestmark = pytest.mark.usefixtures("small_windows")  # drivers change far from the end of the stream
+pytestmark = pytest.mark.usefixtures(
+    "exchange", "small_windows"
+)  # drivers change far from the end of the stream
 
 
 def disbelieved(folder: Path) -> World:
@@ -45,7 +47,7 @@ def test_what_a_driver_did_not_believe_the_next_one_does_not_believe_either(tmp_
 
 def test_what_it_has_restored_instead_is_gone_on_with(tmp_path: Path) -> None:
     world = disbelieved(tmp_path)
-    tick(world, 1)
+    tick(world, 3)
     before = installed(world)
     assert follows(world) == ""
     assert world.engine.installation == before

@@ -37,7 +37,7 @@ from tests.unit.spark_jobs.engine.test_arbitrary_standbys import (
 from tests.unit.spark_jobs.engine.test_savepoints import Taking, begun_from, from_savepoint
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 BATCHES = 61
 Rows = list[dict[str, Any]]

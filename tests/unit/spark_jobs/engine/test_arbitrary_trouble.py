@@ -35,7 +35,7 @@ from tests.unit.spark_jobs.engine.test_arbitrary_standbys import (
 )
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 
 def stays_lost(world: World) -> bool:

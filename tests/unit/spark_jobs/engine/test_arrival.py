@@ -23,6 +23,8 @@ from tests.support.engine_worlds import begun
 from tests.support.straggling import Straggler
 from tools.testbed.local_engine import World, past, tick, tick_with_cuts
 
+pytestmark = pytest.mark.usefixtures("exchange")
+
 ARRIVAL = """
 apiVersion: reprise.dev/v1alpha1
 kind: StreamTopology

@@ -34,6 +34,8 @@ from tests.unit.spark_jobs.engine.test_arrival import (
 )
 from tools.testbed.local_engine import World, past, tick
 
+pytestmark = pytest.mark.usefixtures("exchange")
+
 nothing_held_back = test_arrival.nothing_held_back
 """A fixture."""
 

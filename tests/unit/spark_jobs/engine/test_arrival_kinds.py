@@ -31,7 +31,7 @@ from tests.unit.spark_jobs.engine.test_arrival_cycles import GOES_ROUND, comes_t
 from tests.unit.spark_jobs.engine.test_arrival_own_clocks import OWN_CLOCKS
 from tools.testbed.local_engine import tick
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("exchange")]
 WIDE = pytest.mark.wide
 
 

@@ -40,7 +40,7 @@ expected, nothing_held_back, resource = (
 )
 """Fixtures."""
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("exchange")]
 
 OWN_CLOCKS = {
     "checkpoint.protocol": "uncoordinated",
@@ -282,6 +282,7 @@ def test_order_and_protocol_change_where_the_stream_has_drained(
     assert shown(world) == expected
 
 
+@pytest.mark.parametrize("exchange", ["chained"], indirect=True)  # counts jobs
 def test_lines_before_the_numbers_began_anew_are_left_out_though_the_even_line_is_replaced(
     own: StreamTopology, tmp_path: Path
 ) -> None:

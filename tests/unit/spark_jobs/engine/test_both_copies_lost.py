@@ -37,7 +37,7 @@ from tests.unit.spark_jobs.engine.test_upstream_backup import (
 )
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = [pytest.mark.long, pytest.mark.usefixtures("small_windows")]
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("exchange", "small_windows")]
 NODES = ("a", "b", "c", "d", "e")
 MODES = ("active-standby", "passive-standby")
 OPERATORS = ("parse", "window", "best", "all")
@@ -326,6 +326,7 @@ def test_nodes_are_lost_at_any_moment(
     assert twins.compared > 0
 
 
+@pytest.mark.parametrize("exchange", ["chained"], indirect=True)  # counts jobs
 @pytest.mark.wide
 def test_who_counts_as_backed_is_while_standbys_of_its_readers_come_and_go(
     tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch

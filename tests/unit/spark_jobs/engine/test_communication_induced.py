@@ -26,7 +26,7 @@ from tests.support.seeds import soak_seeds
 from tests.unit.spark_jobs.engine.test_uncoordinated import in_the_middle, no_waiting, restore, to_the_end  # noqa: F401
 from tools.testbed.local_engine import MANY, World, past, tick
 
-pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("lines_at_once", "no_waiting")]
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("exchange", "lines_at_once", "no_waiting")]
 
 BATCHES = 60
 LOOP = f"""

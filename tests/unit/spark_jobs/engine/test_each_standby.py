@@ -42,7 +42,7 @@ from tools.testbed.local_engine import World, past, tick
 
 # ruff: noqa: F811
 WIDE = pytest.mark.wide
-pytestmark = [pytest.mark.long, pytest.mark.usefixtures("few_batches_ahead")]
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("exchange", "few_batches_ahead")]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tests.unit.spark_jobs.engine.test_uncoordinated import (
 )
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("lines_at_once")]
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("exchange", "lines_at_once")]
 
 WINDOWS = """
 apiVersion: reprise.dev/v1alpha1

@@ -28,7 +28,7 @@ from tests.unit.spark_jobs.engine.test_eventual import (
 from tests.unit.spark_jobs.engine.test_uncoordinated import to_the_end
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("lines_at_once")]
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("exchange", "lines_at_once")]
 
 _PARSES = "class: reprise.spark_jobs.operators:FlatMap\n"
 ARBITRARY = WINDOWS.replace(_PARSES, f"{_PARSES}      deterministic: false\n")
@@ -136,6 +136,7 @@ def test_what_a_slow_store_is_given_in_whatever_order_names_files_that_stay(
     assert shared
 
 
+@pytest.mark.parametrize("exchange", ["chained"], indirect=True)  # makes its own hosts
 def test_the_log_of_a_partition_goes_by_the_clock_of_its_process(tmp_path: Path) -> None:
     world = begun(resource_of("loose"), tmp_path)
     now = iter(range(10**9))

@@ -19,6 +19,8 @@ from tests.support.hashtags import WITH_STANDBYS
 from tests.unit.spark_jobs.engine.test_standbys import all_ready, recover
 from tools.testbed.local_engine import World, past, tick
 
+pytestmark = pytest.mark.usefixtures("exchange")
+
 EVERY = 4
 
 

@@ -37,7 +37,7 @@ from tests.unit.spark_jobs.engine.test_standbys import (
 )
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 EVERY = 4
 ARRAYS = WITH_STANDBYS.replace(
@@ -112,6 +112,7 @@ def through(
     patch.setattr(DeltaSender, "outgoing", changed)
 
 
+@pytest.mark.parametrize("exchange", ["chained"], indirect=True)  # counts jobs
 def test_what_is_lost_on_its_way_is_in_the_next_delta(tmp_path: Path, expected: Expected) -> None:
     """The base of each is what the standby is known to have."""
     world = world_of(tmp_path, {"count.0": "d"}, PAGED)

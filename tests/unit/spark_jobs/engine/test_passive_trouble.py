@@ -42,7 +42,7 @@ from tests.unit.spark_jobs.engine.test_standbys import (
 )
 from tools.testbed.local_engine import World, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 
 def power_cut(*_: int) -> None:

@@ -23,7 +23,7 @@ from tests.unit.spark_jobs.engine.test_skipped import (
 )
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 
 def ahead_of_its_partition(folder: Path, patch: pytest.MonkeyPatch) -> World:

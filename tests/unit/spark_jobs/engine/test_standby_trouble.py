@@ -27,7 +27,7 @@ from tests.unit.spark_jobs.engine.test_standbys import (
 from tools.testbed.local_engine import World, past, tick
 from tools.testbed.waiting import HANGS_S
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 LONG = WITH_STANDBYS.replace("batches: 60", "batches: 400")
 OFTEN = LONG.replace("everyBatches: 10", "everyBatches: 2")

@@ -31,7 +31,7 @@ from tests.support.hashtags import WITH_STANDBYS
 from tests.support.losses import tick_losing
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 NODES = ("a", "b", "c", "d")
 AT = {
@@ -419,6 +419,7 @@ def test_a_standby_is_lost_in_the_job_that_promotes_it(
     finish(world, expected)
 
 
+@pytest.mark.parametrize("exchange", ["chained"], indirect=True)  # sends by hand
 @pytest.mark.wide
 def test_a_partition_that_still_runs_where_it_was_adds_nothing(
     tmp_path: Path, expected: dict[str, bytes]

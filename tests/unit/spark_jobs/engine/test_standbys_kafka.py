@@ -34,7 +34,7 @@ from tests.unit.spark_jobs.engine import test_standbys as standbys
 from tests.unit.spark_jobs.engine import test_upstream_backup as upstream
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = [pytest.mark.long, pytest.mark.usefixtures("few_batches_ahead")]
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("exchange", "few_batches_ahead")]
 
 PASSIVE = WITH_STANDBYS.replace(
     "availability: active-standby", "availability: passive-standby\n      standby: {every: 4}"
@@ -156,6 +156,7 @@ def lose_at(world: World, way: Way, *at: int) -> Host:
     return host
 
 
+@pytest.mark.parametrize("exchange", ["chained"], indirect=True)  # nodes have their turns in order
 @pytest.mark.wide
 @EACH_WAY
 def test_what_was_committed_and_not_reported_is_not_written_again(

@@ -28,7 +28,7 @@ from tests.support.engine_worlds import fault_free, goes_back, place, placed, to
 from tests.support.hashtags import SKIPPED
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 NODES = ("a", "b", "c", "d")
 AT = {

@@ -29,7 +29,7 @@ from tests.unit.spark_jobs.engine.test_upstream_backup import (
 )
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 
 class Late(GeneratorSource):

@@ -19,7 +19,7 @@ from tests.support.hashtags import SKIPPED
 from tests.unit.spark_jobs.engine.test_upstream_backup import AT, MODE, NODES, fed, has_no_idea, world_of
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 
 def kept_for(world: World, target: str) -> int:
@@ -142,6 +142,7 @@ def test_it_is_lost_again_while_it_is_fed_after_its_host_began_anew(tmp_path: Pa
     assert engine.upstream.install("window.0") == install
 
 
+@pytest.mark.parametrize("exchange", ["chained"], indirect=True)  # all are at one batch
 @pytest.mark.slow
 @pytest.mark.wide
 def test_an_order_says_at_most_20_bytes_of_each_partition(

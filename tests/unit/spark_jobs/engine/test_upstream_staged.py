@@ -17,7 +17,7 @@ from tests.support.losses import refuse_output_of
 from tests.unit.spark_jobs.engine.test_upstream_backup import AT, NODES, expected, world_of  # noqa: F401
 from tools.testbed.local_engine import World, past, tick
 
-pytestmark = pytest.mark.usefixtures("few_batches_ahead")
+pytestmark = pytest.mark.usefixtures("exchange", "few_batches_ahead")
 
 NAMES = ("parse", "window", "best", "all")
 

@@ -22,9 +22,9 @@ from reprise.spark_jobs.errors import (
     SourceError,
     StoreError,
 )
-from reprise.spark_jobs.node.command import Install
+from reprise.spark_jobs.node.command import Install, Shadow
 from reprise.spark_jobs.node.host import Host
-from reprise.spark_jobs.node.wire import unpack
+from reprise.spark_jobs.node.wire import Message, unpack
 from reprise.spark_jobs.platform import Platform
 from reprise.spark_jobs.sinks import Owner
 from tests.support.scripted import ROWS, TEXT, Bench, Script, spans
@@ -352,6 +352,19 @@ def test_a_loop_without_state_begins_again_with_nothing_fed_back(tmp_path: Path)
     )
     assert not report.failed
     assert report.positions == dict.fromkeys(order, 6)
+
+
+def test_a_delta_that_comes_after_its_standby_was_promoted_is_discarded(tmp_path: Path) -> None:
+    """`mid` reads itself; an active standby of it is sent what `mid` gives itself."""
+    text = TEXT.replace("inputs: [{from: in}]", "inputs: [{from: in}, {from: mid, feedback: true}]")
+    bench, late = Bench(tmp_path, text), Message("mid.0", "mid.0", 2, None, None)
+    bench.begin()
+    inbox = bench.host.runtimes["mid.0"].inbox["mid.0"]
+    bench.host.deliver(late)
+    assert inbox == {}
+    bench.begin(standbys={"mid.0": Shadow(0, 0, False, 0)})
+    bench.host.deliver(late)
+    assert inbox == {2: late}
 
 
 # -- trouble -----------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from reprise.spark_jobs.errors import LateRequestError
 from reprise.spark_jobs.node import host_process, shim, spare
 from reprise.spark_jobs.node.command import Command, Install, Report
 from reprise.spark_jobs.node.host import Host
+from reprise.spark_jobs.node.links import SOCKET
 from reprise.spark_jobs.node.meeting import announced
 from reprise.spark_jobs.node.outliving import Code, Place, digest, wait_for_next
 from reprise.spark_jobs.topology import StreamTopology, expand, load_text
@@ -108,29 +109,34 @@ def stream_of(resource: StreamTopology, folder: Path, began: float = 0.0) -> str
     return digest(resource.document, str(folder / "sink"), str(folder / "checkpoints"), began)
 
 
-def command_of(resource: StreamTopology, folder: Path, epoch: int, job: int, survey: bool = False) -> Command:
+def command_of(
+    resource: StreamTopology, folder: Path, epoch: int, job: int, survey: bool = False, link: int = 0
+) -> Command:
     hosted = {} if survey else {"keep.0": "1.1.1"}
     return Command(
         job, epoch, 0, resource.document, str(folder / "sink"), str(folder / "checkpoints"), hosted,
         {p: Install(0) for p in hosted}, dict.fromkeys(hosted, 0), dict.fromkeys(hosted, 0), survey=survey,
+        link=link,
     )  # fmt: skip
 
 
-def at_work(home: Path, resource: StreamTopology, folder: Path) -> None:
+def at_work(home: Path, resource: StreamTopology, folder: Path, link: int = 0) -> None:
     for job in range(1, 200):
-        if asked(home, command_of(resource, folder, 1, job), resource).positions == {"keep.0": 0}:
+        if asked(home, command_of(resource, folder, 1, job, link=link), resource).positions == {"keep.0": 0}:
             return
         time.sleep(0.05)
     raise AssertionError("it was not installed")
 
 
+@pytest.mark.parametrize("link", [0, 5], ids=["jobs", "exchange"])
 def test_the_next_executor_gets_it_with_what_it_has_and_an_earlier_driver_is_refused(
-    node: Node, tmp_path: Path
+    node: Node, tmp_path: Path, link: int
 ) -> None:
     resource = resource_of()
     with node.executor(stream_of(resource, tmp_path)) as (home, got):
         assert got
-        at_work(home, resource, tmp_path)
+        at_work(home, resource, tmp_path, link)
+        assert (home / SOCKET).exists() == (link > 0)
         until(node.waiting / spare.STARTING)  # tasks that come before it waits are to wait for it
     with node.executor(stream_of(resource, tmp_path)) as (later, got):
         assert got, "also where the host had not yet seen that its executor has ended"
@@ -142,6 +148,10 @@ def test_the_next_executor_gets_it_with_what_it_has_and_an_earlier_driver_is_ref
         with pytest.raises(AssertionError, match="epoch 1, job 300 refused: epoch 2, job 1 has begun"):
             asked(later, command_of(resource, tmp_path, 1, 300), resource)
         assert psutil.Process(node.process.pid).cwd() == str(later)
+        assert (later / SOCKET).exists() == (link > 0), "relays of this executor find it here"
+        assert not (home / SOCKET).exists()
+        report = asked(later, command_of(resource, tmp_path, 2, 2, link=2 * link), resource)
+        assert (report.positions, report.installed) == ({"keep.0": 0}, {"keep.0": "1.1.1"})
         (kept,) = home.glob("spill-*")
         os.utime(kept, (LONG_AGO, LONG_AGO))  # Spark removes what is old of an application that has ended
         waiting.until(lambda: kept.stat().st_mtime != LONG_AGO, f"a newer time of {kept}", WAIT_S)

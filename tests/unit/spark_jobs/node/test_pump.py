@@ -12,7 +12,7 @@ import pytest
 
 from reprise.spark_jobs.errors import DataPlaneError, WireError
 from reprise.spark_jobs.node import pump as pump_module
-from reprise.spark_jobs.node.command import Command
+from reprise.spark_jobs.node.command import Command, Shadow
 from reprise.spark_jobs.node.frames import Confirmation, FrameKind, Stamp, decode_frame, encode_frame
 from reprise.spark_jobs.node.pump import PING_S, SILENT_S, Pump, Turn
 from reprise.spark_jobs.node.sending import Sent
@@ -31,6 +31,7 @@ class Ends:
         self.ready = True
         self.sent: list[tuple[int, bytes]] = []
         self.room = True
+        self.closed = 0
         self.delivered: list[Message] = []
         self.command: Command | None = None
         self.begun = True
@@ -46,6 +47,9 @@ class Ends:
         if self.room:
             self.sent.append((slot, frame))
         return self.room
+
+    def close(self) -> None:
+        self.closed += 1
 
     def run(self, budget_s: float) -> bool:
         return False
@@ -102,6 +106,26 @@ def test_what_comes_is_delivered_and_confirmed_with_what_is_applied(ends: Ends) 
     ends.runtimes["b.0"].position = 5
     ends.pump.round()
     assert Confirmation.decode(decode_frame(ends.sent[1][1])[2]) == Confirmation(1, {"b.0": 5})
+
+
+def test_nothing_of_a_standby_is_confirmed(ends: Ends) -> None:
+    """Its partition, on another node, may be behind it."""
+    ends.begin(replace(COMMAND, job=6, standbys={"b.0": Shadow(0, 4, False, 4)}))
+    ends.pump.heard(9, frame(THERE, 5))
+    assert ends.pump.round()
+    assert batches(ends) == [5]
+    assert Confirmation.decode(decode_frame(ends.sent[0][1])[2]) == Confirmation(1, {})
+
+
+def test_nothing_moves_between_two_executors(ends: Ends) -> None:
+    ends.pump.part()
+    assert ends.closed == 1
+    ends.pump.heard(9, frame(THERE, 5))
+    assert not ends.pump.round()
+    assert batches(ends) == []
+    ends.pump.meet(lambda _: cast(Any, ends))
+    assert ends.pump.round()
+    assert batches(ends) == [5]
 
 
 def test_messages_under_orders_that_are_not_here_wait_for_them(ends: Ends) -> None:
