@@ -4,6 +4,7 @@ they end.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import tempfile
@@ -16,10 +17,11 @@ from reprise.controller.coordinator.store import Store as RecordStore
 from reprise.controller.driver.node_starts import NodeStarts
 from reprise.controller.driver.process import Driver, DriverConfig
 from reprise.controller.simulated_world.core import Process, World
+from reprise.controller.simulated_world.exchange import Link, Severed
 from reprise.controller.simulated_world.nodes import Machine
 from reprise.controller.simulated_world.placements import near_although_there_is_room
 from reprise.controller.simulated_world.sessions import Ensemble
-from reprise.controller.simulated_world.spark import Application, Severed, WorldNodes
+from reprise.controller.simulated_world.spark import Application, WorldNodes
 from reprise.controller.simulated_world.stores import Store
 from reprise.controller.simulated_world.twins import Twins
 from reprise.controller.topology_view import policy_of, view_of
@@ -49,8 +51,9 @@ class Cluster:
         self.scratch = Path(tempfile.mkdtemp(prefix="simulated-world-"))
         self.machines: dict[str, Machine] = {}
         self.applications: list[Application] = []
-        self.severed: dict[frozenset[str], Severed] = {}
-        """Pairs of machines, by name, between which nothing travels."""
+        self.severed: dict[Link, Severed] = {}
+        """Machines, by name, between which nothing travels."""
+        self._exchanges = itertools.count(1)
         self.drivers: list[Process] = []
         self.coordinators: dict[int, Process] = {}
         self.leading: dict[Process, Coordinator] = {}
@@ -97,7 +100,8 @@ class Cluster:
         self.drivers.append(process)
         folder = self.scratch / process.name
         grace_s = self.resource.recovery.driver_grace_s
-        application = Application(self.world, process, folder, self.twins, self.severed, grace_s)
+        numbers = self._exchanges if self.resource.spark.exchange == "auto" else None
+        application = Application(self.world, process, folder, self.twins, self.severed, numbers, grace_s)
         self.applications.append(application)
         driver = WorldDriver(self, process, application)
         process.on_death.append(self._driver_ended)

@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, permutations
 
 from reprise.controller.simulated_world.cluster import Cluster
 from reprise.controller.simulated_world.core import Process, Signal
+from reprise.controller.simulated_world.exchange import Link, Severed
 from reprise.controller.simulated_world.nodes import GRACE_S
-from reprise.controller.simulated_world.spark import Application, Cut, Severed
+from reprise.controller.simulated_world.spark import Application, Cut
 from reprise.controller.zookeeper.leaving import encode_leaving
 from reprise.controller.zookeeper.node_record import leaving_path
 from reprise.controller.zookeeper.paths import COORDINATOR, PAUSED, SKIPS
@@ -275,11 +276,34 @@ def nodes_cut(cluster: Cluster, fault: Fault) -> bool:
     return True
 
 
-def _mended(cluster: Cluster, pair: frozenset[str], cut: Severed) -> None:
-    if cluster.severed.get(pair) is cut:
-        del cluster.severed[pair]
-        cluster.world.note(f"{' and '.join(sorted(pair))} reach each other again")
+def one_way_cut(cluster: Cluster, fault: Fault) -> bool:
+    """Nothing of one node comes to another one for a while; the way back is whole."""
+    names = sorted(name for name, machine in cluster.machines.items() if machine.alive)
+    ways = list(permutations(names, 2))
+    if not ways or (way := ways[fault.which % len(ways)]) in cluster.severed:
+        return False
+    cluster.world.note(f"nothing of {way[0]} comes to {way[1]}")
+    cluster.severed[way] = cut = Severed(Signal(cluster.world), False)
+    cluster.world.call(fault.seconds, partial(_mended, cluster, way, cut))
+    return True
+
+
+def _mended(cluster: Cluster, link: Link, cut: Severed) -> None:
+    if cluster.severed.get(link) is cut:
+        del cluster.severed[link]
+        cluster.world.note(f"the link of {' and '.join(sorted(link))} is whole again")
         cut.whole.set()
+
+
+def relay_dies(cluster: Cluster, fault: Fault) -> bool:
+    """A relay ends alone, and its exchange with it; every host stays."""
+    exchanges = cluster.applications[-1].exchanges
+    running = [] if exchanges is None else exchanges.running
+    if running:
+        exchange = running[fault.which % len(running)]
+        cluster.world.note(f"a relay of exchange {exchange.number} ends")
+        exchange.end()
+    return bool(running)
 
 
 def clock_set(cluster: Cluster, fault: Fault) -> bool:
@@ -419,7 +443,7 @@ KINDS: Mapping[str, Callable[[Cluster, Fault], bool]] = {
         driver_dies, driver_stops, driver_given_up, second_driver,
         coordinator_dies, coordinator_stops, coordinator_displaced, coordinator_overtaken, zookeeper_away,
         connection_breaks, cut_off, falls_behind, store_slow, store_refuses, state_torn,
-        link_cut, clock_set, disk_full, store_full, nodes_cut, record_refused, paused,
+        link_cut, clock_set, disk_full, store_full, nodes_cut, record_refused, paused, one_way_cut, relay_dies,
     )
 }  # fmt: skip
 """What can happen, by name; each says whether it has done anything."""
@@ -432,10 +456,11 @@ LASTS_S = {
     "cut-off": (0.2, 15.0), "falls-behind": (1.0, 12.0),
     "coordinator-overtaken": (0.5, 5.0), "store-slow": (1.0, 8.0), "store-refuses": (0.5, 8.0),
     "record-refused": (0.5, 8.0), "paused": (0.5, 9.0),
-    "link-cut": (0.5, 15.0), "nodes-cut": (0.5, 15.0), "disk-full": (1.0, 12.0), "store-full": (0.5, 8.0),
+    "link-cut": (0.5, 15.0), "nodes-cut": (0.5, 15.0), "one-way-cut": (0.5, 15.0),
+    "disk-full": (1.0, 12.0), "store-full": (0.5, 8.0),
 }  # fmt: skip
 MOST_FAULTS = 9
-LATER = {"nodes-cut": 0.2, "record-refused": 0.2, "paused": 0.15}
+LATER = {"nodes-cut": 0.2, "record-refused": 0.2, "paused": 0.15, "one-way-cut": 0.2, "relay-dies": 0.3}
 """Kinds that are drawn beside the others, each in such a share of seeds: a seed keeps the faults that it had before there
 was this kind."""
 

@@ -76,7 +76,7 @@ LITTLE_MEMORY, IN_PAGES, OF_OTHER_KINDS = 0.2, 0.4, 0.5
 allowed, and, of the others, operators of other kinds."""
 DRAWN = 0.15
 """How many of the seeds without anything of all this have an arbitrary operator."""
-BESIDES = {"live": 0.2, "full": 0.1, "wishes": 0.4}
+BESIDES = {"live": 0.2, "full": 0.1, "chained": 0.25, "wishes": 0.4}
 """What else differs, each in so many of the seeds."""
 LITTLE_ROOM = ", bufferMemory: 3000, bufferDisk: 3000"
 CPUS = ("300m", "210m")
@@ -106,6 +106,7 @@ class Schedule:
     sink: str = ""
     source: str = ""
     live: bool = False
+    exchange: str = "auto"
 
     @staticmethod
     def of(seed: int) -> Schedule:
@@ -198,8 +199,9 @@ class Schedule:
         return self.by_rack() if random.Random(f"racks of {self.seed}").random() < often else self
 
     def drawn_besides(self) -> Schedule:
-        """The same, or with a live source, with so little room for output that partitions wait, or with people who ask that
-        queries are skipped: each in a share of the seeds, where the topology allows it."""
+        """The same, or with a live source, with so little room for output that partitions wait, with messages that travel
+        with the stages of jobs, or with people who ask that queries are skipped: each in a share of the seeds, where the
+        topology allows it."""
         made = self
         for what, share in BESIDES.items():
             if random.Random(f"{what} of {self.seed}").random() >= share:
@@ -208,6 +210,8 @@ class Schedule:
                 tried = replace(made, live=True)
             elif what == "full":
                 tried = replace(made, recovery=made.recovery + LITTLE_ROOM)
+            elif what == "chained":
+                tried = replace(made, exchange="chained")
             elif made.order == "aligned" and made.availability == "checkpoint" and not made.kinds:
                 tried = replace(made, windowed=True)
             else:
@@ -252,6 +256,7 @@ class Schedule:
             sink=self.sink,
             source=self.source,
             live=self.live,
+            exchange=self.exchange,
         )
 
     @property

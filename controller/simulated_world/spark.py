@@ -11,19 +11,22 @@ is the real one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.node_starts import NodeStarts
-from reprise.controller.simulated_world.core import EPOCH, Lock, Process, Signal, World
+from reprise.controller.simulated_world.core import EPOCH, Process, Signal, World
+from reprise.controller.simulated_world.exchange import End, Exchange, Exchanges, Link, Severed
 from reprise.controller.simulated_world.twins import Twins, WatchedHost
 from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.host import Bundles, Host
+from reprise.spark_jobs.node.pump import Heard, Pump, Turn, start
 from reprise.spark_jobs.platform import Platform
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ HEARS_S = (0.05, 1.0)
 REFUSED_S = (0.05, 4.0)
 """Until a task that cannot fetch from another executor is told so: at once, or when its connection has timed out.  Nobody
 tries again (`spark.shuffle.io.maxRetries` of `reprise.spark_jobs.engine.chain`)."""
+ENDS_S = (0.0, 0.5)
+"""Until an exchange that nobody needs is over."""
 
 
 @dataclass(eq=False)
@@ -48,7 +53,9 @@ class Executor:
     process: Process
     machine: Machine
     host: Host
-    lock: Lock
+    turn: Turn
+    pump: Pump | None = None
+    """It has one once messages travel by an exchange."""
     known_dead: bool = False
 
 
@@ -60,15 +67,6 @@ class Cut:
     whole: Signal
     orders: bool
     answers: bool
-
-
-@dataclass(eq=False)
-class Severed:
-    """Two nodes between which no messages travel until the link is whole again; `refuses`: whoever fetches is told so after
-    a while, else it waits."""
-
-    whole: Signal
-    refuses: bool
 
 
 @dataclass(eq=False)
@@ -89,18 +87,20 @@ class Application:
         driver: Process,
         folder: Path,
         twins: Twins,
-        severed: Mapping[frozenset[str], Severed],
+        severed: Mapping[Link, Severed],
+        numbers: Iterator[int] | None,
         grace_s: float = 0.0,
     ) -> None:
         """`twins`: is told what hosts send and step.  `severed`: pairs of nodes, by address, between which nothing travels.
-        `grace_s`: how long hosts outlive their driver."""
+        `numbers`: of its exchanges; None: messages travel with the stages of jobs.  `grace_s`: how long hosts outlive
+        their driver."""
         self.world, self.driver, self._folder, self.grace_s = world, driver, folder, grace_s
+        self.exchanges = None if numbers is None else Exchanges(world, severed, numbers)
         self._twins = twins
         self.executors: dict[str, Executor] = {}
         self.cut: dict[str, Cut] = {}
         """Links between the driver and hosts on which nothing travels, by the node's address."""
         self.severed = severed
-        self.link = 0
         self._made = 0
         driver.on_death.append(self.end)
 
@@ -124,7 +124,7 @@ class Application:
         process.disk_full, process.clock_off = machine.disk_full, machine.agent.clock_off
         if machine.stopped:
             self.world.stop(process)
-        return Executor(process, machine, host, Lock(self.world))
+        return Executor(process, machine, host, Turn(self.world.platform(process)))
 
     def _taken(self, machine: Machine) -> Executor | None:
         """The host that an executor of an earlier driver has left there, and that has waited no longer than the grace."""
@@ -132,10 +132,32 @@ class Application:
         if left is None or not left.process.alive:
             return None
         self.world.note(f"{self.driver.name} has {left.host.name}")
-        return Executor(left.process, machine, left.host, left.lock)
+        if left.pump is not None:
+            left.pump.meet(partial(self._end_of, left))
+        return Executor(left.process, machine, left.host, left.turn, left.pump)
+
+    def takes_orders(self, executor: Executor, order: bytes) -> None:
+        """A host takes in the orders of a job."""
+        command = executor.host.orders.read(order)
+        executor.host.begin(command)
+        if executor.pump is None and command.link:
+            executor.pump = start(
+                executor.host,
+                partial(self._end_of, executor),
+                executor.turn,
+                self.world.platform(executor.process),
+            )
+        if executor.pump is not None:
+            executor.pump.begun(command)
+
+    def _end_of(self, executor: Executor, heard: Heard) -> End:
+        assert self.exchanges is not None
+        return End(self.exchanges, executor.process, executor.machine.name, heard)
 
     def _died(self, executor: Executor) -> None:
         """Spark hears of it, and starts another one where the worker lives."""
+        if self.exchanges is not None:
+            self.exchanges.lost(executor.machine.name)
 
         def heard() -> None:
             executor.known_dead = True
@@ -158,6 +180,8 @@ class Application:
             self.world.kill(executor.process)
             return
         machine.left = executor
+        if executor.pump is not None:
+            executor.pump.part()
 
         def over() -> None:
             if machine.left is executor:
@@ -167,25 +191,30 @@ class Application:
         self.world.call(self.grace_s, over)
 
     def connect(self, hosts: Sequence[str]) -> WorldJobs:
-        return WorldJobs(self, hosts)
+        return WorldJobs(self, hosts, None if self.exchanges is None else self.exchanges.begin(hosts))
 
 
 class WorldJobs:
     """Jobs over a list of hosts."""
 
-    link = 0
     why_chained = ""
 
-    def __init__(self, application: Application, hosts: Sequence[str]) -> None:
+    def __init__(self, application: Application, hosts: Sequence[str], exchange: Exchange | None) -> None:
         self._application, self._hosts, self._world = application, hosts, application.world
+        self._exchange = exchange
+        self.link = 0 if exchange is None else exchange.number
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Ends the exchange, if there is one, beside the caller."""
+        if self._exchange is not None:
+            self._world.call(self._world.between(*ENDS_S), self._exchange.end)
 
     def run(
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
-        """See `Chain.run`."""
+        """See `Chain.run`, and with an exchange `ContinuousJobs.run`."""
+        if self._exchange is not None and self._exchange.over:
+            raise ChainError(f"exchange {self.link} has ended")
         ends = self._world.now + patience_s
         inboxes: list[list[tuple[int, bytes]]] = [[] for _ in orders]
         reports: list[Report] = []
@@ -246,9 +275,11 @@ class WorldJobs:
                 cut.whole.wait()
             try:
                 self._fetch(host, {self._hosts[source] for source, _ in inbox})
-                with executor.lock:
+                with executor.turn.request():
                     if stage == 0:
-                        executor.host.begin(executor.host.orders.read(order))
+                        self._application.takes_orders(executor, order)
+                    if executor.pump is not None:
+                        executor.pump.checked()
                     task.answer = executor.host.stage(job, stage, [bundle for _, bundle in inbox], last)
                 self._world.sleep(self._world.between(*TASK_S))
             except Exception as error:
@@ -266,11 +297,16 @@ class WorldJobs:
     def _fetch(self, host: str, sources: Collection[str]) -> None:
         """Messages come from the executors that hold them.  ChainError: one of them cannot be reached."""
         for source in sorted(sources):
-            while (cut := self._application.severed.get(frozenset((host, source)))) is not None:
+            while (cut := self._cut(host, source)) is not None:
                 if cut.refuses:
                     self._world.sleep(self._world.between(*REFUSED_S))
                     raise ChainError(f"FetchFailed: {host} cannot fetch from {source}")
                 cut.whole.wait()
+
+    def _cut(self, host: str, source: str) -> Severed | None:
+        severed = self._application.severed
+        links: tuple[Link, ...] = (frozenset((host, source)), (host, source), (source, host))
+        return next((severed[link] for link in links if link in severed), None)
 
 
 class WorldNodes:

@@ -73,6 +73,7 @@ spec:
   checkpoint: {{everyBatches: 6{checkpoint}}}
   recovery: {{algorithm: best-density{recovery}}}
   nodes: {{count: {nodes}, cpu: {cpu}{domain}}}
+  spark: {{exchange: {exchange}}}
 """
 
 LEDGER = f"checkpoints/{RANGES}/"
@@ -96,6 +97,7 @@ def topology(
     sink: str = "",
     source: str = "",
     live: bool = False,
+    exchange: str = "auto",
 ) -> StreamTopology:
     """`checkpoint`, `recovery`: more of these parts of the resource, as YAML that begins with a comma.
     `availability`: of the operators `left` and `count`, or of `left`, `count` and `best`, with commas between; `cpu`: of a
@@ -106,7 +108,8 @@ def topology(
     `every`: batches between what passive standbys are sent; `kinds`: of the three operators
     (`reprise.controller.simulated_world.kinds`), in place of those that fit the other parameters; `sink`: of the output of
     `count`, as YAML that begins with a comma, in place of files; `source`: class and parameters of the source, as YAML, in
-    place of `Numbers`; `live`: the source is a live one."""
+    place of `Numbers`; `live`: the source is a live one; `exchange`: `auto`, or `chained`
+    for messages that travel with the stages of jobs."""
     loop = ", {from: best, feedback: true, by: [key]}" if feedback else ""
     left, count, last = modes_of(availability)
     some, arrival = windowed or bool(SOME_INPUT & {left, count, last}), order == "arrival"
@@ -118,6 +121,7 @@ def topology(
     counting = CIRCLING if circles else COUNTING if arrival else PAGED if paged else CLOSING
     more = {
         "order": order,
+        "exchange": exchange,
         "source": source
         or NUMBERS.format(
             numbers=(LiveNumbers if live else Numbers).__name__,

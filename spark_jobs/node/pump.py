@@ -16,8 +16,6 @@ Invariant: frames of one exchange come from each node in the order in which they
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,11 +36,13 @@ from reprise.spark_jobs.node.frames import (
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.sending import Sent
 from reprise.spark_jobs.node.wire import HeaderKey, header_key, pack, unpack
+from reprise.spark_jobs.platform import PLATFORM, Platform
 
 SLICE_S = 0.02
 """How long partitions move before what has come is looked at, and a request has its turn."""
 TICK_S = 0.05
-"""After so long without news what waits for a source, a sink or a disk is tried again."""
+"""After so long without news what waits for a source, a sink or a disk is tried again, and relays are looked for.  Then
+after twice as long each time, up to `LOOK_S`, unless relays are not there."""
 FRAME = 64 * 1024
 """Bytes of rows after which another frame is begun: what is large does not hold up what is small for long."""
 WINDOW_BYTES = 256 * 1024
@@ -87,8 +87,8 @@ class Links(Protocol):
 class Turn:
     """Who may touch the host: a request as soon as the piece of work that runs is over, before any other piece."""
 
-    def __init__(self) -> None:
-        self._free = threading.Condition()
+    def __init__(self, platform: Platform = PLATFORM) -> None:
+        self._free = platform.condition()
         self._taken = False
         self._requests = 0
 
@@ -170,12 +170,10 @@ class _Peer:
 class Pump:
     """One host's; `heard` may be called by any thread, everything else by who has the host's turn."""
 
-    def __init__(
-        self, host: Host, links: Callable[[Heard], Links], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, host: Host, links: Callable[[Heard], Links], platform: Platform = PLATFORM) -> None:
         """`links`: makes the connections, given who is to hear of frames."""
-        self._host, self._clock = host, clock
-        self.wake = threading.Event()
+        self._host, self._clock = host, platform.elapsed
+        self.wake = platform.event()
         """Something may have come, or may be sent."""
         self._heard: deque[tuple[int, bytes]] = deque()
         self._early: list[tuple[Stamp, bytes]] = []
@@ -236,6 +234,11 @@ class Pump:
             self._messages(stamp, body, command)
         self.wake.set()
 
+    @property
+    def lacks_relays(self) -> bool:
+        """Whether the exchange that is attached has not connected this host yet, or has ended."""
+        return self._apart_since is not None
+
     def checked(self) -> None:
         """DataPlaneError: messages may be lost, so that only another exchange helps."""
         if self._trouble is not None:
@@ -252,7 +255,7 @@ class Pump:
             or self._parted
         ):
             return False
-        began = time.monotonic()
+        began = self._clock()
         try:
             came = self._take(command)
             # before any step, as that may take long: what comes meanwhile is read before anybody is asked again
@@ -267,7 +270,7 @@ class Pump:
             self._trouble = DataPlaneError(f"exchange {self._link}: {type(error).__name__}: {error}")
             return False
         finally:
-            self._host.worked(time.monotonic() - began)
+            self._host.worked(self._clock() - began)
         return came or moved or sent
 
     def _take(self, command: Command) -> bool:
@@ -399,18 +402,19 @@ def _parts(messages: Sent) -> Iterator[Sent]:
         yield part
 
 
-def start(host: Host, links: Callable[[Heard], Links], turn: Turn) -> Pump:
+def start(host: Host, links: Callable[[Heard], Links], turn: Turn, platform: Platform = PLATFORM) -> Pump:
     """A pump with a thread of its own."""
-    pump = Pump(host, links)
-    threading.Thread(target=keep_pumping, args=(pump, turn), daemon=True).start()
+    pump = Pump(host, links, platform)
+    platform.begin(lambda: keep_pumping(pump, turn), "pump")
     return pump
 
 
 def keep_pumping(pump: Pump, turn: Turn) -> None:
     """Rounds for ever, as long as there is work at once, else when something comes."""
+    pause_s = TICK_S
     while True:
         with turn.work():
             pump.wake.clear()
             more = pump.round()
-        if not more:
-            pump.wake.wait(TICK_S)
+        soon = more or pump.wake.wait(pause_s) or pump.lacks_relays
+        pause_s = TICK_S if soon else min(2 * pause_s, LOOK_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from reprise.controller.simulated_world import core
 from reprise.controller.simulated_world.core import Process
+from reprise.controller.simulated_world.exchange import Exchange, Exchanges
 from reprise.controller.simulated_world.faults import RECORDS, Fault
 from reprise.controller.simulated_world.schedule import LITTLE_ROOM, Outcome, Schedule, run
 from reprise.controller.simulated_world.spark import WorldJobs
@@ -118,7 +120,7 @@ def test_nodes_that_cannot_fetch_from_each_other_hold_up_what_is_between_them_al
     monkeypatch.setattr(Engine, "_after_failure", after)
     monkeypatch.setattr(WorldJobs, "run", timed)
     cuts = tuple(Fault(8.0, "nodes-cut", one, 14.0) for one in which)
-    outcome = went_well(Schedule(3, cuts))
+    outcome = went_well(Schedule(3, cuts, exchange="chained"))
     assert outcome.acted.count("nodes-cut") == 6
     assert sum(f"it is {how}" in line for line in outcome.told) == 6
     if how == "refused":
@@ -129,6 +131,41 @@ def test_nodes_that_cannot_fetch_from_each_other_hold_up_what_is_between_them_al
     else:
         assert not failed
         assert max(waited) > 10.0
+    assert not any("is dead" in line for line in outcome.told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "which", "reason"),
+    [
+        pytest.param("nodes-cut", range(6), "has not answered for 10 s", id="cut", marks=pytest.mark.wide),
+        pytest.param("nodes-cut", range(6, 12), "has ended", id="refused", marks=pytest.mark.wide),
+        pytest.param(
+            "one-way-cut", range(12), "has not answered for 10 s", id="one way", marks=pytest.mark.wide
+        ),
+        pytest.param("relay-dies", range(1), "has ended", id="relay"),
+    ],
+)
+def test_where_frames_do_not_arrive_another_exchange_begins_and_nobody_is_lost(
+    kind: str, which: range, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed, exchanges = list[str](), list[int]()
+    real, begin = Engine._after_failure, Exchanges.begin
+
+    def after(engine: Engine, error: DataPlaneError, slots: list[str], cancelled: bool) -> None:
+        failed.append(str(error))
+        real(engine, error, slots, cancelled)
+
+    def begun(all_of_them: Exchanges, hosts: Sequence[str]) -> Exchange:
+        found = begin(all_of_them, hosts)
+        exchanges.append(found.number)
+        return found
+
+    monkeypatch.setattr(Engine, "_after_failure", after)
+    monkeypatch.setattr(Exchanges, "begin", begun)
+    outcome = went_well(Schedule(3, tuple(Fault(8.0, kind, one, 14.0) for one in which)))
+    assert outcome.acted == (kind,) * len(which)
+    assert any(reason in said for said in failed), failed
+    assert len(exchanges) > 1
     assert not any("is dead" in line for line in outcome.told)
 
 

@@ -51,7 +51,7 @@ def test_nodes_are_lost_while_brokers_are_away(
     way: str, monkeypatch: pytest.MonkeyPatch, clusters: list[KafkaCluster]
 ) -> None:
     """What the sink has taken and nobody has committed is lost with its node; what is committed is not written again."""
-    away = Fault(11.0, "brokers-away", 0, 18.0)
+    away = Fault(11.0, "brokers-away", 0, 24.0)
     with promotions() as promoted, fed_again() as fed:
         outcome = ran(loses_its_node(way, away), monkeypatch)
     assert outcome.violation is None

@@ -62,7 +62,7 @@ def test_states_are_compared_batch_by_batch(availability: str) -> None:
 
 def test_two_that_send_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Command, "silent", lambda command, partition: False)
-    assert invariant(with_a_loss(ACTIVE)) == "H1"
+    assert invariant(run(Schedule(3, (DIES,), availability=ACTIVE, exchange="chained"))) == "H1"
 
 
 def test_a_standby_with_another_state_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from reprise.spark_jobs.node.frames import Confirmation, FrameKind, Stamp, decod
 from reprise.spark_jobs.node.pump import PING_S, SILENT_S, Pump, Turn
 from reprise.spark_jobs.node.sending import Sent
 from reprise.spark_jobs.node.wire import Message, pack
+from reprise.spark_jobs.platform import PLATFORM
 
 COMMAND = Command(job=5, epoch=2, slot=0, topology="", sink="", checkpoints="", link=9, generation=3)
 THERE = Stamp(2, 3, 5, 1)
@@ -38,7 +39,8 @@ class Ends:
         self.runtimes: dict[str, Any] = {"b.0": SimpleNamespace(position=4)}
         self.sender = SimpleNamespace(confirmed={}, outgoing=self._outgoing)
         self.waiting: dict[int, Sent] = {}
-        self.pump = Pump(cast(Any, self), lambda _: cast(Any, self), lambda: self.now)
+        platform = replace(PLATFORM, elapsed=lambda: self.now)
+        self.pump = Pump(cast(Any, self), lambda _: cast(Any, self), platform)
 
     def attach(self, number: int) -> None:
         self.attached.append(number)
