@@ -50,6 +50,7 @@ SETTINGS = {
     "spark.speculation": "false",
     "spark.shuffle.io.maxRetries": "0",
     "spark.rpc.io.connectionTimeout": "30s",
+    "spark.shuffle.io.connectionTimeout": "20s",  # else a job waits for a fetch by a link that was cut without a word
 }
 GROUP = "reprise"
 _UNREAD = re.compile(
