@@ -18,3 +18,5 @@ def test_output_is_as_without_faults(name: str, cluster: ToldCluster, tmp_path: 
     resource = scenario.topology2(**{"spark.exchange": "chained"})
     result = scenario.survive(resource, cluster, tmp_path, SCENARIOS[name])
     assert result.incident["incidents"], "the faults must have been noticed"
+    log = (result.out / "logs" / "driver.log").read_text()
+    assert "event=chained " in log and "event=exchange " not in log

@@ -128,6 +128,8 @@ def test_three_of_four_nodes_are_lost_and_queries_come_back_by_value_as_nodes_co
         assert available <= went_on, f"stood still before the next node: {available - went_on}"
     incident = next(i for i in result.incident["incidents"] if i["lost_nodes"])
     assert incident["kind"] == "correlated"
+    log = (result.out / "logs" / "driver.log").read_text()
+    assert "event=exchange " in log and "event=chained " not in log, "an exchange carries messages by default"
 
 
 @pytest.mark.wide
