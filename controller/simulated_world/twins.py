@@ -239,7 +239,7 @@ class _WatchedSender(Sender):
     """Says for whom it sends."""
 
     def __init__(self, host: Host, sender: Sender, twins: Twins) -> None:
-        super().__init__(sender.runtimes, sender.guard, sender.say, sender.busy)
+        super().__init__(sender.runtimes, sender.guard, sender.say, sender.busy, sender.clock)
         self._host, self._twins = host, twins
 
     def _pending(

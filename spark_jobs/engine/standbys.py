@@ -37,8 +37,9 @@ MOST_BEHIND = 1024
 """Batches that a standby may be behind the newest checkpoint; one that is further behind begins anew, from there."""
 
 
-MOST_JOBS = 5
-"""That end well while output waits for a standby that does not take what it is sent.  Then it is dropped, and all leaves."""
+MOST_JOBS, MOST_S = 5, 15.0
+"""Jobs that end well, and seconds, for which output waits for a standby that does not take what it is sent.  Then the
+standby is dropped, and all output leaves."""
 
 LONGEST_PAUSE_S = 60.0
 """Between two standbys of a partition that come to nothing.  One that has been at work for longer was of use."""
@@ -59,10 +60,11 @@ class Falls:
 
 
 class Waiting(NamedTuple):
-    """Jobs in a row that have ended well and in which output waited for a standby that should have been sent it; and how far
-    the standby, and its partition, were after the last."""
+    """Jobs in a row that have ended well and in which output waited for a standby that should have been sent it; since when;
+    and how far the standby, and its partition, were after the last job."""
 
     jobs: int = 0
+    since: float = 0.0
     standby: int = -1
     partition: int = -1
 
@@ -273,10 +275,8 @@ class Standbys:
             elif not standby.every and newest - standby.position > MOST_BEHIND:
                 behind = newest - standby.position
                 self._falls_out(partition, f"it was {behind} batches behind a checkpoint", None)
-            elif standby.waits.jobs >= MOST_JOBS:
-                reason = (
-                    f"it has taken nothing for {MOST_JOBS} jobs, and output of its partition waits for it"
-                )
+            elif standby.waits.jobs >= MOST_JOBS and self.clock() - standby.waits.since >= MOST_S:
+                reason = f"it has taken nothing for {MOST_S:.0f} s, and output of its partition waits for it"
                 self.problems.append(f"{partition}: its standby on {standby.node} is dropped: {reason}")
                 self._falls_out(partition, reason, None)
         at_work = engine.at_work if wanted else {}
@@ -295,15 +295,18 @@ class Standbys:
         """A job has ended well: count it where output waits for a standby that should have been sent it.  One that failed
         says nothing of standbys.  `positions`: of the partitions that are not lost; `window`: batches that a partition may
         be ahead of its readers."""
+        now = self.clock()
         for partition, standby in self.there.items():
             if partition not in self.output_waits or partition not in positions:
                 continue
-            now, before = positions[partition], standby.waits
-            behind = now - standby.position
+            position, before = positions[partition], standby.waits
+            behind = position - standby.position
             # it is sent something at the latest when it has come no further in a whole job
-            due = behind >= min(standby.every, window) or (behind > 0 and now == before.partition)
-            waits = before.standby == standby.position and (due or not standby.at_work)
-            standby.waits = Waiting(before.jobs + 1 if waits else 0, standby.position, now)
+            due = behind >= min(standby.every, window) or (behind > 0 and position == before.partition)
+            if before.standby == standby.position and (due or not standby.at_work):
+                standby.waits = before._replace(jobs=before.jobs + 1, partition=position)
+            else:
+                standby.waits = Waiting(0, now, standby.position, position)
 
     def _begin(self, engine: Engine, partition: str, node: str, newest: int) -> None:
         if every := self.every.get(partition):

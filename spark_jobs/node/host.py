@@ -118,7 +118,7 @@ class Host:
         self._problems: list[str] = []
         self._reported_problems = 0
         """How many of them the last report names; others have come since, as partitions move between jobs."""
-        self.sender = Sender(self.runtimes, self._its_own, self._say, self.busy)
+        self.sender = Sender(self.runtimes, self._its_own, self._say, self.busy, self.clock)
         self._not_kept: set[str] = set()
         self._stored: dict[str, int] = {}
         """Partition -> position at which it was frozen last."""

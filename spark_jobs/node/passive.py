@@ -17,7 +17,7 @@ ends the partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from polars.exceptions import PanicException
@@ -108,8 +108,8 @@ def unready(runtimes: Mapping[str, Runtime]) -> set[str]:
     return {p for p, r in runtimes.items() if isinstance(r, PassiveStandby) and r.is_empty}
 
 
-LONGEST_PAUSE = 64
-"""Jobs between two deltas of which nothing comes: some twenty seconds of a stream that is busy."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 20.0
+"""Between two deltas of which nothing comes: the pause doubles each time."""
 
 
 @dataclass(slots=True)
@@ -125,6 +125,8 @@ class _Sent:
     """How far the standby is known to be."""
     tries: int = 0
     """Jobs in which something was sent, or was to be, since it has come there."""
+    tried_at: float = 0.0
+    """When the last of them was."""
     held_up: bool = False
     """Whether something was to be sent when that was looked at last, and the partition was not at rest."""
     stood: tuple[Order, int] = ((0, 0), -1)
@@ -138,18 +140,20 @@ class _Sent:
             self.stands, self.stood = position == self.stood[1], (order, position)
         self.stands = self.stands and position == self.stood[1]
 
-    def waits(self, command: Command, known: int) -> bool:
-        """Whether nothing is sent now: what was sent last, or was to be, came to nothing, and the pause after that is not
-        over.  There is none after the first two, as a delta may have been late."""
+    def waits(self, order: Order, known: int, now: float) -> bool:
+        """Whether nothing is sent in this job: what was sent last, or was to be, came to nothing, and the pause after that
+        is not over.  The first two have no pause between them, as a delta may be late.  `now`: seconds of a clock that only
+        grows."""
         if known != self.known:
             self.known, self.tries = known, 0
-        (epoch, job), pause = self.last[0], min(2 ** (self.tries - 2), LONGEST_PAUSE)
-        return self.tries > 1 and epoch == command.epoch and job < command.job < job + pause
+        if self.tries < 2 or order == self.last[0] or order[0] != self.last[0][0]:
+            return False
+        return now < self.tried_at + min(FIRST_PAUSE_S * 2.0 ** (self.tries - 2), LONGEST_PAUSE_S)
 
-    def tried(self, order: Order, position: int | None) -> None:
+    def tried(self, order: Order, position: int | None, now: float) -> None:
         """Something is sent up to a position; None: it could not be made."""
         self.tries += order != self.last[0]
-        self.last = order, position
+        self.last, self.tried_at = (order, position), now
 
 
 @dataclass(slots=True)
@@ -158,6 +162,10 @@ class DeltaSender:
 
     say: Callable[[str], None]
     busy: Note
+    clock: Callable[[], float]
+    """Seconds that only grow."""
+    _full: Collection[int] = ()
+    """Slots for which something waits that was to be sent before."""
     _sent: dict[str, _Sent] = field(default_factory=dict)
     _early: dict[str, tuple[str, Message, bytes]] = field(default_factory=dict)
     """What was made of partitions before they stepped on, with the installation of the standby of each."""
@@ -171,9 +179,10 @@ class DeltaSender:
             self._early[partition] = command.standbys[partition].installation, message, body
 
     def outgoing(
-        self, runtimes: Mapping[str, Runtime], command: Command
+        self, runtimes: Mapping[str, Runtime], command: Command, full: Collection[int] = ()
     ) -> Iterator[tuple[int, Message, bytes]]:
-        """What is to be sent now, with the slot of each."""
+        """What is to be sent now, with the slot of each.  For slots that are `full` nothing more is made."""
+        self._full = full
         early, self._early = self._early, {}
         for partition, (installation, message, body) in early.items():
             shadow = command.standbys.get(partition)
@@ -187,14 +196,14 @@ class DeltaSender:
             del self._sent[gone]
         for partition, shadow in passive.items():
             runtime = runtimes.get(partition)
-            if not isinstance(runtime, OperatorRuntime):
+            if not isinstance(runtime, OperatorRuntime) or shadow.slot in self._full:
                 continue
             sent = self._sent.get(partition)
             if sent is None or sent.installation != shadow.installation:
                 sent = self._sent[partition] = _Sent(shadow.installation)
             there = -1 if shadow.again else shadow.position
             sent.look_at(command.order, runtime.position)
-            if sent.waits(command, there):
+            if sent.waits(command.order, there, self.clock()):
                 continue
             if sent.last[0] == command.order:
                 if shadow.again or sent.last[1] is None:
@@ -210,11 +219,11 @@ class DeltaSender:
                 body = _made(runtime, shadow, sent)
             except (Exception, PanicException) as error:  # of user code, or a disk: the partition goes on
                 self.say(f"{partition}: nothing is sent to its standby: {type(error).__name__}: {error}")
-                sent.tried(command.order, None)
+                sent.tried(command.order, None, self.clock())
                 continue
             finally:
                 runtime.cpu_s += runtime.cpu_clock() - began
-            sent.tried(command.order, runtime.position)
+            sent.tried(command.order, runtime.position, self.clock())
             yield shadow.slot, Message(partition, partition, runtime.position, None, None), body
 
 

@@ -27,6 +27,8 @@ class Sender:
     """Ends the partition that raises within, at a batch, and nobody else."""
     say: Callable[[str], None]
     busy: Note
+    clock: Callable[[], float]
+    """Seconds that only grow."""
     _turn: int = 0
     """Who sends first next time, so that nobody waits behind the same ones for ever."""
     header_bytes: int = 0
@@ -41,7 +43,7 @@ class Sender:
     deltas: DeltaSender = field(init=False)
 
     def __post_init__(self) -> None:
-        self.deltas = DeltaSender(self.say, self.busy)
+        self.deltas = DeltaSender(self.say, self.busy, self.clock)
 
     def hand_over(self, partition: str, command: Command) -> None:
         """Messages for partitions of this very node need no shuffle."""
@@ -102,7 +104,7 @@ class Sender:
                     found = self._to_standby(runtime, target, shadow.position, command.window)
                     self.standby_bytes += sum(len(body) for _, body in found)
                     by_slot.setdefault(shadow.slot, []).extend(found)
-        for slot, message, body in self.deltas.outgoing(self.runtimes, command):
+        for slot, message, body in self.deltas.outgoing(self.runtimes, command, without):
             self.standby_bytes += len(body)
             by_slot.setdefault(slot, []).append((message, body))
         return {slot: messages for slot, messages in by_slot.items() if messages}

@@ -6,6 +6,7 @@ any more is taken by its position.  Every scenario ends with the same verdict, `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -139,6 +140,20 @@ def test_output_is_as_without_faults(name: str, cluster: ToldCluster, tmp_path: 
     in_time = not any(fault.get("crash") == "zookeeper" for fault in SCENARIOS[name])
     result = scenario.survive(scenario.topology2(), cluster, tmp_path, SCENARIOS[name], in_time=in_time)
     assert result.incident["incidents"], "the faults must have been noticed"
+
+
+@pytest.mark.wide
+def test_an_exchange_of_sixteen_nodes_loses_thirteen(cluster: ToldCluster, tmp_path: Path) -> None:
+    """240 links; and the exchanges over 3, 8 and 16 nodes that follow."""
+    faults: list[Mapping[str, Any]] = [
+        {"on": "checkpoint", "kill": [f"n{i}" for i in range(4, 17)]},
+        {"on": "plan", "add": 5},
+        {"on": "plan", "delay": "8s", "add": 8},
+    ]
+    result = scenario.survive(scenario.topology2(16), cluster, tmp_path, faults)
+    log = (result.out / "logs" / "driver.log").read_text()
+    for nodes in (3, 16):
+        assert re.search(rf"event=exchange number=\d+ nodes={nodes}\n", log), "all of them carried messages"
 
 
 @pytest.mark.wide

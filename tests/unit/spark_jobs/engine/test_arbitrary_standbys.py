@@ -15,6 +15,7 @@ import pytest
 from reprise.algorithms.failure import FailureKind
 from reprise.spark_jobs.contract import Inbox
 from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.engine import standbys
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.node import standbys as node_standbys
 from reprise.spark_jobs.node.runtime import OperatorRuntime
@@ -328,16 +329,26 @@ def test_without_a_standby_output_waits_for_nobody(tmp_path: Path, readers: Read
     finish(world, readers)
 
 
-def test_a_standby_that_takes_nothing_holds_nobody_up(tmp_path: Path, readers: Readers) -> None:
+@pytest.mark.parametrize("most", [{"MOST_S": 0.0}, {"MOST_JOBS": 0, "MOST_S": 0.5}], ids=str)
+def test_a_standby_that_takes_nothing_holds_nobody_up(
+    tmp_path: Path, readers: Readers, monkeypatch: pytest.MonkeyPatch, most: Mapping[str, float]
+) -> None:
     """There is no room for its copy.  What waits takes the room that it needs, or it would wait for itself; and then the
-    standby is dropped, and all leaves."""
+    standby is dropped, and all leaves.  Not before it has had as many jobs and as many seconds as `most` has."""
+    for name, value in most.items():
+        monkeypatch.setattr(standbys, name, value)
     text = TOLD_TO_TWO.replace("bufferMemory: 1Mi", "bufferMemory: 2Ki, bufferDisk: 2Ki")
     text = text.replace(f"every: {EVERY}", "every: 1000")
     world = world_of(tmp_path, text)
     dropped = False
     while not past(50)(world.engine):
+        standby = world.engine.standbys.there.get("told.0")
         tick(world)
-        dropped = dropped or any("output of its partition waits" in p for p in world.engine.problems)
+        if not dropped and any("output of its partition waits" in p for p in world.engine.problems):
+            assert standby is not None
+            assert standby.waits.jobs >= standbys.MOST_JOBS
+            assert world.engine.clock() - standby.waits.since >= standbys.MOST_S
+            dropped = True
         if "told.0" in world.engine.progress.standbys:
             assert world.engine.positions["left.0"] <= world.engine.standbys.there["told.0"].position
     assert dropped

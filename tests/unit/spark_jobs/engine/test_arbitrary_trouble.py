@@ -11,6 +11,7 @@ import yaml
 
 from reprise.algorithms.positions import Origin
 from reprise.spark_jobs.engine import engine as engine_module
+from reprise.spark_jobs.engine import standbys
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.jobs import STAGES
@@ -125,6 +126,7 @@ def test_jobs_that_fail_say_nothing_of_a_standby(
     """While output waits.  The node of its partition may be lost, and nobody knows yet."""
     released, due = [8], Engine._due
     monkeypatch.setattr(Engine, "_due", lambda engine: min(due(engine), released[0]))
+    monkeypatch.setattr(standbys, "MOST_S", 0.0)
     text = TOLD_TO_TWO.replace(f"every: {EVERY}", "every: 1000").replace(
         "everyBatches: 10", "everyBatches: 1000"
     )

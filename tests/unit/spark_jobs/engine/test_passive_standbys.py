@@ -4,8 +4,9 @@ trouble with it touches the partition."""
 # ruff: noqa: F811 - fixtures of the tests of active standbys, which hold here as well
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,8 +16,10 @@ from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.node import deltas
 from reprise.spark_jobs.node.buffers import EdgeBuffer
+from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.deltas import Delta, StateCopy
 from reprise.spark_jobs.node.passive import DeltaSender, PassiveStandby
+from reprise.spark_jobs.node.runtime import Runtime
 from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.sinks import FileSink
@@ -216,7 +219,35 @@ def test_where_buffers_are_full_a_standby_is_not_ready_until_it_is_sent_more(
     with pytest.MonkeyPatch.context() as patch:
         through(patch, lambda *_: None)
         world.run(lambda e: past(45)(e) and not e.progress.standbys, limit=200)
-    world.run(all_ready, limit=20)
+    world.run(all_ready)
+    goes_to_its_standby(world)
+    finish(world, expected)
+
+
+def test_no_delta_is_made_for_a_node_that_has_not_been_sent_the_last_one(
+    tmp_path: Path, expected: Expected
+) -> None:
+    """It may be the whole state each time."""
+    world = world_of(tmp_path, {"count.0": "d"})
+    world.run(ready_at(12))
+    outgoing, made = DeltaSender.outgoing, list[bool]()
+
+    def full(
+        self: DeltaSender, runtimes: Mapping[str, Runtime], command: Command, *_: object
+    ) -> Iterator[Any]:
+        slots = {shadow.slot for shadow in command.standbys.values()}
+        found = list(outgoing(self, runtimes, command, slots))
+        made.append(bool(found))
+        yield from found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeltaSender, "outgoing", full)
+        tick(world, 3)  # what was made early leaves
+        made.clear()
+        world.run(past(min(world.engine.positions.values()) + 10))
+        assert made
+        assert not any(made)
+    world.run(all_ready)
     goes_to_its_standby(world)
     finish(world, expected)
 

@@ -16,7 +16,6 @@ from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.jobs import STAGES
 from reprise.spark_jobs.errors import SinkError
 from reprise.spark_jobs.node import deltas, passive
-from reprise.spark_jobs.node.command import Command
 from reprise.spark_jobs.node.deltas import StateCopy
 from reprise.spark_jobs.node.passive import PassiveStandby
 from reprise.spark_jobs.node.wire import decode_table
@@ -254,17 +253,19 @@ def test_what_is_called_ready_could_be_sent_what_follows(tmp_path: Path, expecte
     "trouble", ["too large", "cannot be frozen", "is not taken", "is not taken at first"]
 )
 def test_what_comes_to_nothing_is_tried_after_pauses_that_grow(
-    tmp_path: Path, expected: Expected, trouble: str
+    tmp_path: Path, expected: Expected, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     """It may be the whole state each time, which the partition would encode in every stage of every job."""
+    monkeypatch.setattr(passive, "FIRST_PAUSE_S", 0.01)
     world = world_of(tmp_path, {"count.0": "d"})
     if trouble != "is not taken at first":
         world.run(ready_at(12))
-    jobs = Counter[int]()
+    jobs, times = Counter[int](), dict[int, float]()
     made = passive._made
 
     def counted(*rest: object) -> bytes:
         jobs[world.engine.jobs] += 1
+        times.setdefault(world.engine.jobs, world.nodes.clock())
         if trouble == "cannot be frozen":
             raise ValueError("no")
         return made(*rest)  # type: ignore[arg-type]
@@ -279,32 +280,32 @@ def test_what_comes_to_nothing_is_tried_after_pauses_that_grow(
         if trouble.startswith("is not taken"):
             patch.setattr(PassiveStandby, "_take", refused)
         world.run(lambda e: e.done)
-        tick(world, 100)
+        world.run(lambda _: len(jobs) >= 8)
         # to one that has something goes more in a later stage, when there is more, as nobody has heard of trouble then
         assert max(jobs.values()) <= (STAGES - 1 if trouble == "is not taken" else 1)
-        tried = sorted(jobs)
-        pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
-        assert len(pauses) >= 6, "all of which take 33 jobs, where it is due in each"
-        least = [1, 1, 2, 4, 8, 16, 32]
-        assert all(pause >= least[min(i, 6)] for i, pause in enumerate(pauses))
+        pauses = [later - earlier for earlier, later in itertools.pairwise(times.values())]
+        assert all(pause >= 0.01 * 2 ** (i - 1) for i, pause in enumerate(pauses[1:7], 1))
         assert "count.0" not in world.engine.progress.standbys
-    tick(world, passive.LONGEST_PAUSE + 2)
-    assert all_ready(world.engine)
+    world.run(all_ready)
     finish(world, expected)
 
 
-def test_progress_ends_the_pauses_of_a_sender_and_so_does_another_driver() -> None:
+def test_progress_ends_the_pauses_of_a_sender_and_so_does_another_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(passive, "FIRST_PAUSE_S", 1.0)
+    monkeypatch.setattr(passive, "LONGEST_PAUSE_S", 64.0)
     sent = passive._Sent("1.0.1")
 
     def tried(jobs: range, known: int, epoch: int = 1) -> list[int]:
-        """The jobs in which something is sent, when it is due in each."""
+        """The jobs, of a second each, in which something is sent when it is due in each."""
         found = []
         for job in jobs:
-            command = Command(job, epoch, 0, "", "", "")
-            if not sent.waits(command, known):
-                sent.tried(command.order, None)
+            order = epoch, job
+            if not sent.waits(order, known, float(job)):
+                sent.tried(order, None, float(job))
                 found.append(job)
-                assert not sent.waits(command, known), "it is the same job, which may send more"
+                assert not sent.waits(order, known, float(job)), "it is the same job, which may send more"
         return found
 
     assert tried(range(1, 300), 4) == [1, 2, 3, 5, 9, 17, 33, 65, 129, 193, 257]
