@@ -46,7 +46,7 @@ LOOK_S = 0.3
 """Between two looks for nodes that have become ready, beside the job that runs: a plan for them is made meanwhile."""
 STATS_S = 3.0
 KEEPALIVE_S = 10.0
-"""Spark ends Python workers that are idle for a minute; an empty job well before that keeps them."""
+"""The longest time without a job or a round.  Jobs keep Spark's Python workers, which end after an idle minute."""
 SOON_S = 0.05
 WAITS_S = 600.0
 """What a turn may spend outside of its job: in requests to stores and brokers, whose clients give up by themselves.  Those
@@ -197,8 +197,8 @@ class Loop:
             self._end_drained(self._boundary)
         elif engine.failures:
             self.channel.changed.wait(min(0.2 * engine.failures, 2.0))
-        elif not ran or engine.idle:
-            self.channel.changed.wait(self._pause(ran))
+        elif (pause_s := self._pause(ran)) > 0:
+            self.channel.changed.wait(pause_s)
 
     def _note_work(self) -> None:
         """Nodes that have partitions at work, by the reports of the job that has ended."""
@@ -228,12 +228,17 @@ class Loop:
         self.stop.set()
 
     def _pause(self, ran: bool) -> float:
-        """Seconds until the next batch is due, or a keep-alive."""
-        engine = self.engine
-        if not ran or engine.desired.paused or engine.release.interval_s <= 0:
+        """Seconds until hosts need another job: at once, when the next batch is due, or to hear how they are."""
+        engine, idle, steady = self.engine, self.engine.idle, self.engine.steady
+        clocked = not engine.desired.paused and engine.release.interval_s > 0
+        if not ran or (idle and not clocked):
             return SOON_S if self.savepoints is not None and self.savepoints.busy else 0.5
-        due = engine.release.at(engine.horizon + 1) - engine.release.now()
-        return max(0.01, min(due, KEEPALIVE_S)) if not engine.done else 0.5
+        if not (idle or steady):
+            return SOON_S if engine.connection.link else 0.0
+        if engine.done:
+            return 0.5
+        pause_s = max(engine.rests_s, SOON_S) if steady else 0.01
+        return max(pause_s, min(engine.next_release_s, KEEPALIVE_S) if idle else 0.0)
 
     def _take_settings(self) -> None:
         """Before what is desired, which may rest on them."""

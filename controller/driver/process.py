@@ -122,7 +122,7 @@ class Driver:
         context = self._spark(self._outliving(engine))
         ends.callback(context.stop)
         why = "spark.exchange is 'chained'" if self.resource.spark.exchange == "chained" else ""
-        self._connector = Connector(context, why, engine.epoch)
+        self._connector = Connector(context, why, engine.epoch, self.channel.changed.set)
         return SparkNodes(context, self.config.driver_host, self.channel)
 
     def _serve_metrics(self, metrics: DriverMetrics) -> Callable[[], None]:

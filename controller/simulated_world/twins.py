@@ -132,7 +132,7 @@ class Twins:
         It was further once than it was when it was decided what is skipped, and makes those batches again without rows that
         they had.  Who has applied them does not apply them again, and a replay applies the second ones (decision 0035).  Or
         its active standby was further, and keeps the state that follows from these rows.  All that follows from such batches
-        is marked."""
+        is marked.  As long as batches are skipped no event time comes with them, so that of the first ones stays."""
         for reader, after in skip.after.items():
             if partition == reader and reader not in self._active:
                 continue
@@ -140,9 +140,8 @@ class Twins:
                 continue
             own = (skip.partition, skip.until)
             far = max((k for told, k in self._furthest.get(reader, {}).items() if own not in told), default=0)
-            if (last := min(far, skip.until)) > after and after < position <= self._follows(reader, last)[
-                partition
-            ]:
+            last = min(far, skip.until)
+            if last > after and after < position <= max(skip.until, self._follows(reader, last)[partition]):
                 return True
         return False
 

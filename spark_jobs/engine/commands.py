@@ -30,6 +30,7 @@ def commands_of(engine: Engine, slots: Sequence[str], window: int) -> list[Comma
     within = seconds_within(engine)
     keeps = resource_in_effect(engine).keeps_output
     granted = engine.granted()
+    due = engine.due_for_hosts()
     skips, sealed = engine.skipping.told(covered.oldest), engine.skipping.sealed
     return [
         Command(
@@ -47,6 +48,7 @@ def commands_of(engine: Engine, slots: Sequence[str], window: int) -> list[Comma
             resend=resend,
             ranges={p: engine.ranges.new(p, *engine.reading(p)) for p in mine if p in engine.ledger.ranges},
             horizon=engine.horizon,
+            due=due,
             final=engine.final,
             punctuations=engine.punctuations.open,
             retain=engine.desired.retain,

@@ -1,22 +1,29 @@
-"""Jobs beside an exchange: they have one stage and carry orders and reports, and messages travel all the time.
+"""Orders and reports beside an exchange, by which messages travel all the time.
 
-A driver uses an exchange where a probe finds that one works, else jobs with three stages, which carry the messages.
+The first orders go with a job of one stage, which starts the hosts and has them join the exchange.  Those that follow go
+over Spark's RPC, by the relays, so that nothing is scheduled and no worker is needed while nothing fails.  A driver uses an
+exchange where a probe finds that one works, else jobs with three stages, which carry the messages.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from reprise.spark_jobs.engine.chain import Chain, ChainError
 from reprise.spark_jobs.engine.jobs import Jobs
-from reprise.spark_jobs.exchange.exchange import MOST_NODES, Exchange
+from reprise.spark_jobs.errors import HostBusyError
+from reprise.spark_jobs.exchange.exchange import MOST_NODES, Exchange, first_line
 from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
 from reprise.spark_jobs.node.command import Order, Report
+from reprise.spark_jobs.node.rounds import Kind, decode_answer, encode_question
+from reprise.spark_jobs.node.shim import ANSWER_S, QUESTION_S
 
 log = logging.getLogger("reprise.engine")
 
@@ -24,6 +31,8 @@ EXCHANGES = 1 << 14
 """Exchanges of one driver whose numbers are smaller than those of the next driver."""
 
 
+LOOK_S = 0.05
+"""Between two looks whether a round can still end well."""
 PROBES = 3
 """After so many failed probes the driver stays with the stages of jobs."""
 
@@ -33,10 +42,13 @@ class ContinuousJobs:
 
     why_chained = ""
 
-    def __init__(self, context: SparkContext, hosts: Sequence[str], number: int) -> None:
+    def __init__(
+        self, context: SparkContext, hosts: Sequence[str], number: int, ended: Callable[[], None]
+    ) -> None:
+        """`ended`: called when the exchange has ended, on a thread of its own."""
         self.link = number
         self._chain = Chain(context, hosts)
-        self._exchange = Exchange(context, Relays.compiled(context), hosts, number)
+        self._exchange = Exchange(context, Relays.compiled(context), hosts, number, ended)
         self._exchange.start()
 
     def run(
@@ -45,7 +57,44 @@ class ContinuousJobs:
         """See `Chain.run`; also ChainError once the exchange has ended."""
         if reason := self._exchange.failure:
             raise ChainError(f"exchange {self.link} has ended: {reason}")
+        try:
+            if self._exchange.desk.ready:
+                return self._round(orders, cancelled, patience_s)
+        except Py4JError as error:  # Spark is ending
+            raise ChainError(f"exchange {self.link}: {first_line(error)}") from error
         return self._chain.run(job, orders, stages, cancelled, patience_s)
+
+    def _round(self, orders: Sequence[bytes], cancelled: threading.Event, patience_s: float) -> list[Report]:
+        desk, ends = self._exchange.desk, time.monotonic() + patience_s
+        desk.ask(lambda number: [encode_question(number, order) for order in orders])
+        busy_at = time.monotonic() + ANSWER_S
+        while not desk.answered(LOOK_S):
+            if cancelled.is_set():
+                raise ChainError("cancelled: a node was lost")
+            if reason := self._exchange.failure:
+                raise ChainError(f"exchange {self.link} has ended: {reason}")
+            if time.monotonic() > min(busy_at, ends):
+                self._require_answers([slot for slot, answer in enumerate(desk.answers()) if not answer])
+        reports = []
+        for slot, answer in enumerate(desk.answers()):
+            kind, body = decode_answer(answer)
+            if kind is not Kind.REPORT:
+                raise ChainError(body.decode(), slot)
+            reports.append(Report.decode(body))
+        return reports
+
+    def _require_answers(self, silent: Sequence[int]) -> None:
+        """HostBusyError: that of one of these slots, which have not answered for too long, and what holds it up."""
+        desk = self._exchange.desk
+        desk.ask(lambda number: [encode_question(number)] * len(self._exchange.hosts))
+        desk.answered(QUESTION_S)
+        answers = desk.answers()
+        for slot in silent:
+            here = f"the partition host at {self._exchange.hosts[slot]} has not answered for {ANSWER_S:.0f} s"
+            if not answers[slot]:
+                raise HostBusyError(f"{here}, nor to the question why", slot)
+            busy = decode_answer(answers[slot])[1].decode()
+            raise HostBusyError(f"{here}: it has been {busy or 'between two pieces of work'}", slot)
 
     def close(self) -> None:
         """Ends the exchange, beside the caller."""
@@ -53,10 +102,13 @@ class ContinuousJobs:
 
 
 class Connector:
-    """Makes the jobs of one driver's life.  `why_chained`: why it uses no exchange, where that is known before a probe."""
+    """Makes the jobs of one driver's life.  `why_chained`: why it uses no exchange, where that is known before a probe.
+    `ended`: called when an exchange has ended, on a thread of its own."""
 
-    def __init__(self, context: SparkContext, why_chained: str, epoch: int) -> None:
-        self._context = context
+    def __init__(
+        self, context: SparkContext, why_chained: str, epoch: int, ended: Callable[[], None]
+    ) -> None:
+        self._context, self._ended = context, ended
         self._refused = why_chained or refusal(context.getConf()) or ""
         self._last = epoch * EXCHANGES
         self._proven = False
@@ -71,7 +123,7 @@ class Connector:
             return Chain(self._context, hosts, why)
         self._last += 1
         log.info("event=exchange number=%d nodes=%d", self._last, len(hosts))
-        return ContinuousJobs(self._context, hosts, self._last)
+        return ContinuousJobs(self._context, hosts, self._last, self._ended)
 
     def _failed(self, hosts: Sequence[str]) -> str:
         """Why no exchange can begin between these; empty if one can.  A node may be lost while a probe runs, so a probe that

@@ -42,7 +42,7 @@ from reprise.spark_jobs.engine.transfers import Granted, Transfers, wanted_of
 from reprise.spark_jobs.engine.trouble import SLOW_S, passing, say_slow
 from reprise.spark_jobs.engine.upstream_backup import UpstreamBackup
 from reprise.spark_jobs.errors import DataPlaneError, HostBusyError, JobError
-from reprise.spark_jobs.node.command import Command, Held, Install, Report, Usage, size_of
+from reprise.spark_jobs.node.command import Command, Due, Held, Install, Report, Usage, size_of
 from reprise.spark_jobs.state.checkpoints import CheckpointStore
 from reprise.spark_jobs.state.ledger import Ledger
 from reprise.spark_jobs.state.release import Release
@@ -52,6 +52,11 @@ log = logging.getLogger("reprise.engine")
 
 WINDOW = 256
 """Batches that a partition may be sent ahead of its confirmed position; bounds inboxes and what is in flight."""
+
+LEAD_S = 2.0
+"""Batches are released so long before they are due, so that none waits for a job or a store."""
+REPORT_S = 0.5
+"""Between two jobs that only ask how things stand."""
 
 
 @dataclass(slots=True)
@@ -88,6 +93,11 @@ class Engine:
     problems: list[str] = field(default_factory=list)
     buffers: dict[str, Held] = field(default_factory=dict)  # by node
     horizon: int = 0
+    """The last batch that is released; no source begins it before it is due."""
+    _furthest: int = 0
+    """The greatest position."""
+    told: int = 0
+    """The last batch that was released and due when hosts have told of their positions."""
     jobs: int = 0
     failures: int = 0
     busy_s: float = 0.0
@@ -193,7 +203,7 @@ class Engine:
         at = {p: self.standbys.goes_on_at(self, p) for p in promoted}
         fed = {} if going_back else self.upstream.decided(self, desired, installs, back, at)
         self._went_back_alone = going_back and not installs
-        self.figures.reached(self.horizon)
+        self.figures.reached(self.begun)
         for partition in back:
             self._forget(partition)
         if whole:
@@ -286,6 +296,9 @@ class Engine:
         self.upstream.loses(partition, failure, shown)
         self.standbys.loses(partition, position)  # its copy has what is staged
         self.punctuations.lost(partition)
+        # one that was announced before the loss, and is not due yet, would count as one after the recovery
+        last = self.drain.asked or self.horizon == self.final
+        self.punctuations.give_up_between(self.begun, self.horizon + (not last))
         self.positions.pop(partition, None)
         self.counters.pop(partition, None)
         self.installing.discard(partition)
@@ -313,7 +326,7 @@ class Engine:
         self._open_batches()
         if self.resource.checkpoint.uncoordinated and not self.desired.paused:
             self.lines.clocks.ask(self.at_work, self.horizon, self.clock())
-        self._refresh_progress()  # a job may take long
+        self._refresh_progress(heard=False)  # a job may take long
         hosts = tuple(living[n] for n in slots)
         self.jobs += 1
         try:
@@ -353,7 +366,7 @@ class Engine:
             complete_checkpoints(self)
         with passing(self.problems, "the stream's clock waits"):  # tried again with the next job
             self.release.start(self.release.now())
-        now, compute = self.clock(), min(slowest.busy_s, took)
+        now, compute = self.clock(), 0.0 if self.connection.link else min(slowest.busy_s, took)
         self.figures.applied(self.at_work, self.usage, now)
         self.figures.times.look(self)
         self.figures.jobs.append(JobTimes(began - entered, compute, took - compute, now - ended))
@@ -402,8 +415,8 @@ class Engine:
         now, after = self.clock(), self.desired.checkpoint_after
         alone = self.resource.checkpoint.uncoordinated
         rounds = everyone and (not alone or after is not None)
-        self.punctuations.announce(self.horizon, reach, self.final, rounds, now, after)
-        self.figures.announced(self.punctuations.open, self.clock())
+        self.punctuations.announce(self.horizon, reach, self.final, rounds, now, self.begun, after)
+        self.figures.announced(self.punctuations.open, lambda batch: now + max(0.0, self._due_in(batch)))
         self.horizon = max(self.horizon, reach)
         if alone and self.final is not None and self.punctuations.newest < self.final <= self.horizon:
             self.punctuations.demand(self.final)  # some were there already before everything went back
@@ -420,19 +433,48 @@ class Engine:
 
     def _due(self) -> int:
         """The last batch to release now.  In normal running it is at most a window ahead of the slowest.  In an incident
-        those that have all their input go on with the clock; what came due while nothing ran is caught up by windows."""
+        those that have all their input go on with the clock; what came due while nothing ran is caught up by windows.  It is
+        released `LEAD_S` before it is due, unless sources do not know so early what there is."""
         now, slowest = self.release.now(), slowest_able(self.positions, self.topology)
         if said := self.release.was_set():
             self.problems.append(said)
         pace = self.release.pace(now, slowest, WINDOW)
-        return min(self.release.due(now, slowest), pace if self.desired.retain else slowest + WINDOW)
+        due = self.release.due(now if self.ledger.live else now + LEAD_S, slowest)
+        return min(due, pace if self.desired.retain else slowest + WINDOW)
 
     @property
     def due(self) -> int:
         """The last batch that should be released by now.  Reads whole values, so that whoever publishes may ask while a job
         or a store hangs: what comes due meanwhile is not shown to anybody."""
         held = self.desired.paused or self.drain.holds(self.horizon, self.punctuations.newest)
-        return self.horizon if held else self.release.owed(self.horizon, self.final)
+        return self.begun if held else self.release.owed(self.begun, self.final)
+
+    @property
+    def begun(self) -> int:
+        """The last batch that is released and due.  From any thread."""
+        return max(self.release.begun(self.horizon), min(self.horizon, self._furthest))
+
+    @property
+    def rests_s(self) -> float:
+        """Seconds for which hosts that keep up have enough to do."""
+        return max(0.0, min(REPORT_S, self._due_in(self.horizon) / 2))
+
+    @property
+    def next_release_s(self) -> float:
+        """Seconds until hosts must be told of another batch."""
+        if not self.connection.link:  # only a job moves them
+            return self._due_in(self.begun + 1)
+        return self._due_in(self.horizon + 1) - (0.0 if self.ledger.live else LEAD_S)
+
+    def _due_in(self, batch: int) -> float:
+        return self.release.at(batch) - self.release.now()
+
+    def due_for_hosts(self) -> Due | None:
+        """When the batches up to the horizon are due; None: at once, or the clock stands still."""
+        if self.release.interval_s <= 0 or self.release.started is None:
+            return None
+        anchor = self.release.anchors[-1]
+        return Due(anchor.batch, anchor.time - self.release.now(), anchor.interval)
 
     @property
     def final(self) -> int | None:
@@ -490,8 +532,10 @@ class Engine:
 
     # -- what is true --------------------------------------------------------------------------------------------------
 
-    def _refresh_progress(self) -> None:
-        """Freeze how things stand; called wherever they are consistent."""
+    def _refresh_progress(self, heard: bool = True) -> None:
+        """Freeze how things stand; called wherever they are consistent.  `heard`: positions are as of now."""
+        self._furthest = max(self.positions.values(), default=0)
+        self.told = self.begun if heard else min(self.told, self.horizon)
         self.progress = progress_of(self, self._nodes)
 
     @property
@@ -506,16 +550,25 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Nothing can move before the next batch is due: everyone at work is at the horizon, nothing is being stored."""
+        """Nothing can move before the next batch is due: everyone at work has all that is, nothing is being stored."""
+        return not self.punctuations.open and not any(self.staged.values()) and self._is_calm(self.begun)
+
+    @property
+    def steady(self) -> bool:
+        """Hosts go on by themselves, and keep up: no job is needed but to hear of it."""
+        interval_s, free = self.release.interval_s, not self.ledger.live and not self.standbys.output_waits
+        late = min(REPORT_S / interval_s, WINDOW / 4) if interval_s > 0 else 0
+        return self.connection.link > 0 and free and self._is_calm(self.begun - max(1, int(late)))
+
+    def _is_calm(self, upto: int) -> bool:
+        """Whether nothing is asked of hosts that they have not done, and everyone who can has come to a batch."""
         return (
             not self.failures
             and not self.resend
             and not self.installing
-            and not self.punctuations.open
-            and not any(self.staged.values())
             and not (self.drain.asked and self.drained is None)
-            and all(p >= self.horizon for p in self.positions.values())
-            and self.standbys.idle(self.horizon)
+            and slowest_able(self.positions, self.topology) >= upto
+            and self.standbys.idle(upto)
         )
 
     @property

@@ -8,7 +8,7 @@ counters never fall while a driver lives, and its successor begins at zero.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reprise.algorithms.failure import FailureKind
@@ -95,9 +95,9 @@ class Figures:
     snapshot_bytes: int = 0
     """Bytes that were written for them."""
     checkpoint_s: float = 0.0
-    """From announcing to completing the newest checkpoint."""
+    """From when its batch was due until the newest checkpoint was complete."""
     _reach: int = 0
-    """The last batch that was ever released: what is before it is replayed."""
+    """The last batch that was ever released and due: what is before it is replayed."""
     _under_way: dict[str, _Restoration] = field(default_factory=dict)
     _announced: dict[int, float] = field(default_factory=dict)
     _counted: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -150,9 +150,9 @@ class Figures:
             self.snapshots += 1
             self.snapshot_bytes += size
 
-    def announced(self, punctuations: Collection[int], now: float) -> None:
-        """All that are open now."""
-        self._announced = {p: self._announced.get(p, now) for p in punctuations}
+    def announced(self, punctuations: Collection[int], due: Callable[[int], float]) -> None:
+        """All that are open now; `due`: when a batch is."""
+        self._announced = {p: self._announced.get(p) or due(p) for p in punctuations}
 
     def completes(self, position: int, now: float) -> None:
         """A global checkpoint."""

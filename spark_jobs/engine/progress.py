@@ -86,6 +86,7 @@ class Progress:
 def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
     """How an engine stands, which was given `nodes` last."""
     final, held = engine.final, [held for n, held in engine.buffers.items() if n in nodes]
+    begun = engine.told
     newest, backed = engine.punctuations.newest, engine.upstream.ready(engine)
     since = (
         engine.desired.restored_from.oldest
@@ -96,10 +97,10 @@ def progress_of(engine: Engine, nodes: tuple[str, ...]) -> Progress:
         nodes=nodes,
         positions=engine.at_work,
         failed=dict(engine.failed),
-        horizon=engine.horizon,
+        horizon=begun,
         due=engine.due,
         punctuation=max(engine.punctuations.open, default=newest),
-        ended=final is not None and engine.horizon >= final,
+        ended=final is not None and begun >= final,
         done=engine.done,
         covers=engine.lines.covers if engine.lines.active else Positions(newest),
         restored=dict(engine.lines.restored),

@@ -14,7 +14,8 @@ from reprise.spark_jobs.state.snapshot import Snapshot, StateFile
 from reprise.spark_jobs.topology.resource import CheckpointPolicy
 
 UNDER_WAY = 2
-"""Punctuations open at once: a further one waits until the older are complete, so slow storage cannot pile up work."""
+"""Punctuations that are due and open at once: a further one waits until the older are complete, so slow storage cannot pile
+up work."""
 
 
 @dataclass(slots=True)
@@ -48,6 +49,11 @@ class Punctuations:
         for position in [k for k in self._acks if k <= upto]:
             del self._acks[position]
 
+    def give_up_between(self, begun: int, last: int) -> None:
+        """Those behind batch `begun` and before `last` will not be complete."""
+        for position in [k for k in self._acks if begun < k < last]:
+            del self._acks[position]
+
     def lost(self, partition: str) -> None:
         """A partition is not where it was: it has to pass the open punctuations again, so what it stored does not count."""
         for acks in self._acks.values():
@@ -64,15 +70,17 @@ class Punctuations:
         final: int | None,
         everyone: bool,
         now: float,
+        begun: int,
         after: int | None = None,
     ) -> None:
         """Decide which of the batches horizon < b <= reach are punctuations; `everyone`: all partitions are at work;
-        `after`: one behind this batch is wanted at once, and then none until somebody wants something else."""
+        `begun`: the last batch that is due; `after`: one behind this batch is wanted at once, and then none until somebody
+        wants something else."""
         if reach <= horizon:
             return
         if final is not None and horizon < final <= reach:
             self._acks.setdefault(final, {})
-        if not everyone or len(self._acks) >= UNDER_WAY:
+        if not everyone or sum(k <= begun for k in self._acks) >= UNDER_WAY:
             return
         if max((self.newest, *self._acks)) < self.wanted <= horizon + 1:
             self._acks.setdefault(horizon + 1, {})
@@ -83,8 +91,9 @@ class Punctuations:
         every = self.policy.every_batches
         if every is not None:
             first = (horizon // every + 1) * every
-            if first <= reach:
-                self._acks.setdefault(first, {})
+            for position in range(first, reach + 1, every):
+                if position == first or position > begun:
+                    self._acks.setdefault(position, {})
             return
         if self._last_s is None:
             self._last_s = now

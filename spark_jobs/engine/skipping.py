@@ -204,7 +204,8 @@ class Skipping:
         self._wait_for_readers(engine, self._asked.keys() & installs - chosen, back, stays)
         decided = self._decided
         if chosen != decided.keys():
-            decided = self._skips(chosen, _until(engine), stays)
+            until = max([_until(engine), *(self._shown[p] for p in chosen)])
+            decided = self._skips(chosen, until, stays)
         if decided != self._decided or self._doubtful:
             self._doubtful = True
             kept = tuple(skip for skip in self.skips if skip.last > engine.ledger.trimmed)
@@ -269,9 +270,9 @@ class Skipping:
         if engine.drain.asked:
             return frozenset()
         chosen = self._lost.keys() & installs & (self.able | self._asked.keys())
-        ends = engine.final is not None and engine.horizon >= engine.final
+        ends = engine.final is not None and engine.begun >= engine.final
         if (
-            ends or engine.horizon <= engine.punctuations.newest
+            ends or engine.begun <= engine.punctuations.newest
         ):  # what is restored has next to nothing to make again
             chosen &= self._asked.keys()
         while True:
@@ -320,5 +321,6 @@ class Skipping:
 
 
 def _until(engine: Engine) -> int:
-    """The last batch that is skipped: the newest, but not the one that ends the stream, which everybody has to store."""
-    return engine.horizon if engine.final is None else min(engine.horizon, engine.final - 1)
+    """The last batch that is skipped: the newest that is due, but not the one that ends the stream, which everybody has to
+    store."""
+    return engine.begun if engine.final is None else min(engine.begun, engine.final - 1)

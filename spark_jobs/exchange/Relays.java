@@ -25,6 +25,7 @@ import java.util.Collections;
 import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.List;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import javax.crypto.Cipher;
@@ -35,6 +36,7 @@ import org.apache.spark.Partition;
 import org.apache.spark.Partitioner;
 import org.apache.spark.PipelinedShuffleDependency;
 import org.apache.spark.SecurityManager;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
@@ -43,6 +45,11 @@ import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.api.java.function.PairFlatMapFunction;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.rdd.ShuffledRDD;
+import org.apache.spark.rpc.IsolatedRpcEndpoint;
+import org.apache.spark.rpc.RpcAddress;
+import org.apache.spark.rpc.RpcCallContext;
+import org.apache.spark.rpc.RpcEndpointRef;
+import org.apache.spark.rpc.RpcEnv;
 import org.apache.spark.serializer.DeserializationStream;
 import org.apache.spark.serializer.SerializationStream;
 import org.apache.spark.serializer.Serializer;
@@ -50,13 +57,18 @@ import org.apache.spark.serializer.SerializerInstance;
 import org.apache.spark.shuffle.ShuffleWriteProcessor;
 import org.apache.spark.shuffle.checksum.RowBasedChecksum;
 import org.apache.spark.unsafe.Platform;
+import org.apache.spark.util.RpcUtils;
 import org.apache.spark.util.TaskCompletionListener;
+import scala.Function1;
 import scala.Option;
+import scala.PartialFunction;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
+import scala.runtime.AbstractPartialFunction;
+import scala.runtime.BoxedUnit;
 
 /**
  * The JVM's part of a continuous exchange: one Spark job with two tasks a node, joined by Spark's pipelined shuffle.
@@ -87,6 +99,11 @@ public final class Relays {
     return new JavaRDD(
         crossing(context, new TrialOutlet(plan), hosts, executors), ClassTag$.MODULE$.apply(Tuple2.class))
         .mapPartitionsWithIndex(new TrialInlet(plan), false);
+  }
+
+  /** The driver's end of the orders and reports of an exchange. */
+  public Desk desk(int number, int slots) {
+    return new Desk(number, slots);
   }
 
   private static RDD crossing(SparkContext context, PairFlatMapFunction outlet, List hosts, List executors) {
@@ -197,6 +214,213 @@ public final class Relays {
     }
   }
 
+  /** What Spark's RPC needs of an end; messages come one at a time, on a thread of this end's own. */
+  abstract static class End implements IsolatedRpcEndpoint {
+    final RpcEnv env = (RpcEnv) fromEnvironment("rpcEnv", RpcEnv.class);
+    RpcEndpointRef self;
+
+    void open(String name) {
+      self = env.setupEndpoint(name, this);
+    }
+
+    public void close() {
+      env.stop(self);
+    }
+
+    abstract void takes(Object message) throws Exception;
+
+    public RpcEnv rpcEnv() {
+      return env;
+    }
+
+    public int threadCount() {
+      return 1;
+    }
+
+    public RpcEndpointRef self() {
+      return self;
+    }
+
+    public PartialFunction receive() {
+      return new Taking(this);
+    }
+
+    public PartialFunction receiveAndReply(RpcCallContext context) {
+      return new Taking(this);
+    }
+
+    public void onError(Throwable error) {}
+
+    public void onConnected(RpcAddress address) {}
+
+    public void onDisconnected(RpcAddress address) {}
+
+    public void onNetworkError(Throwable error, RpcAddress address) {}
+
+    public void onStart() {}
+
+    public void onStop() {}
+
+    public void stop() {
+      close();
+    }
+  }
+
+  static final class Taking extends AbstractPartialFunction {
+    private final End end;
+
+    Taking(End end) {
+      this.end = end;
+    }
+
+    public boolean isDefinedAt(Object message) {
+      return true;
+    }
+
+    public Object applyOrElse(Object message, Function1 otherwise) {
+      try {
+        end.takes(message);
+      } catch (Exception error) {
+        throw new IllegalStateException(error);
+      }
+      return BoxedUnit.UNIT;
+    }
+  }
+
+  /**
+   * The driver's end: it sends each inlet the orders of a round, and collects what hosts answer. Both begin with eight bytes
+   * that name the round; what answers another round than the last one is dropped. A host answers round 0, which nobody asks
+   * for, when it has attached the exchange.
+   */
+  public static final class Desk extends End {
+    private final RpcEndpointRef[] inlets;
+    private final boolean[] attached;
+    private final byte[][] answers;
+    private long round;
+
+    Desk(int number, int slots) {
+      this.inlets = new RpcEndpointRef[slots];
+      this.attached = new boolean[slots];
+      this.answers = new byte[slots][];
+      open(name(number));
+    }
+
+    static String name(int number) {
+      return "reprise-exchange-" + number;
+    }
+
+    synchronized void takes(Object message) {
+      Object[] told = (Object[]) message;
+      int slot = ((Integer) told[0]).intValue();
+      if (told[1] instanceof RpcEndpointRef) {
+        inlets[slot] = (RpcEndpointRef) told[1];
+        notifyAll();
+        return;
+      }
+      long answered = ByteBuffer.wrap((byte[]) told[1]).getLong();
+      if (answered == 0) {
+        attached[slot] = true;
+      } else if (answered == round) {
+        answers[slot] = (byte[]) told[1];
+        notifyAll();
+      }
+    }
+
+    /** Whether all hosts can be asked, and can answer. */
+    public synchronized boolean ready() {
+      for (int slot = 0; slot < inlets.length; slot++) {
+        if (inlets[slot] == null || !attached[slot]) {
+          return false;
+        }
+      }
+      return true;
+    }
+
+    /** Whether all inlets have told where they are, after so many milliseconds at most. */
+    public synchronized boolean met(long patience) throws InterruptedException {
+      long end = System.nanoTime() + patience * 1000000;
+      while (true) {
+        int missing = 0;
+        for (int slot = 0; slot < inlets.length; slot++) {
+          missing += inlets[slot] == null ? 1 : 0;
+        }
+        long left = (end - System.nanoTime()) / 1000000;
+        if (missing == 0 || left <= 0) {
+          return missing == 0;
+        }
+        wait(left);
+      }
+    }
+
+    /** Begin a round. Orders: length and bytes of what each slot is sent, in order. */
+    public synchronized void begin(long round, byte[] orders) {
+      this.round = round;
+      ByteBuffer all = ByteBuffer.wrap(orders);
+      for (int slot = 0; slot < inlets.length; slot++) {
+        answers[slot] = null;
+        byte[] order = new byte[all.getInt()];
+        all.get(order);
+        inlets[slot].send(order);
+      }
+    }
+
+    /** Whether all have answered, after so many milliseconds at most. */
+    public synchronized boolean all(long patience) throws InterruptedException {
+      long end = System.nanoTime() + patience * 1000000;
+      while (true) {
+        int missing = 0;
+        for (int slot = 0; slot < answers.length; slot++) {
+          missing += answers[slot] == null ? 1 : 0;
+        }
+        long left = (end - System.nanoTime()) / 1000000;
+        if (missing == 0 || left <= 0) {
+          return missing == 0;
+        }
+        wait(left);
+      }
+    }
+
+    /** Length and bytes of what each slot has answered so far; length 0: nothing. */
+    public synchronized byte[] answers() {
+      int size = 0;
+      for (int slot = 0; slot < answers.length; slot++) {
+        size += 4 + (answers[slot] == null ? 0 : answers[slot].length);
+      }
+      ByteBuffer all = ByteBuffer.allocate(size);
+      for (int slot = 0; slot < answers.length; slot++) {
+        byte[] answer = answers[slot] == null ? new byte[0] : answers[slot];
+        all.putInt(answer.length).put(answer);
+      }
+      return all.array();
+    }
+  }
+
+  /** An inlet's end: it hands orders to the host. */
+  static final class Post extends End {
+    private final ToHost host;
+
+    Post(int number, int slot, ToHost host) {
+      this.host = host;
+      open(Desk.name(number) + "-" + slot);
+      try {
+        desk(number).send(new Object[] {Integer.valueOf(slot), self});
+      } catch (RuntimeException error) { // the exchange is over
+        close();
+        throw error;
+      }
+    }
+
+    /** Where what a host answers goes. */
+    static RpcEndpointRef desk(int number) {
+      SparkConf conf = (SparkConf) fromEnvironment("conf", SparkConf.class);
+      return RpcUtils.makeDriverRef(Desk.name(number), conf, (RpcEnv) fromEnvironment("rpcEnv", RpcEnv.class));
+    }
+
+    void takes(Object message) throws Exception {
+      host.order((byte[]) message);
+    }
+  }
+
   /** How a relay reaches the partition host of its node: a socket file in the executor's folder, with a key beside it. */
   static final class Meeting {
     static final long PATIENCE_NS = 30000000000L;
@@ -267,7 +491,7 @@ public final class Relays {
       quiet();
       SocketChannel channel = Meeting.with((byte) 'o', plan, slot);
       closeWithTask(channel);
-      return new Outgoing(channel, plan.seal(), slot);
+      return new Outgoing(channel, plan.seal(), slot, Post.desk(plan.number));
     }
   }
 
@@ -297,8 +521,10 @@ public final class Relays {
     private final DataInputStream host;
     private final Seal seal;
     private final int slot;
+    private final RpcEndpointRef desk;
 
-    Outgoing(SocketChannel channel, Seal seal, int slot) {
+    Outgoing(SocketChannel channel, Seal seal, int slot, RpcEndpointRef desk) {
+      this.desk = desk;
       this.host = new DataInputStream(new BufferedInputStream(Channels.newInputStream(channel), 131072));
       this.seal = seal;
       this.slot = slot;
@@ -314,6 +540,12 @@ public final class Relays {
         int target = host.readInt();
         byte[] frame = new byte[host.readInt()];
         host.readFully(frame);
+        while (target < 0) { // for the driver
+          desk.send(new Object[] {Integer.valueOf(slot), frame});
+          target = host.readInt();
+          frame = new byte[host.readInt()];
+          host.readFully(frame);
+        }
         return new Tuple2(Integer.valueOf(target), seal.close(slot, target, frame));
       } catch (EOFException error) {
         throw new IllegalStateException("the partition host of slot " + slot + " has ended");
@@ -329,7 +561,37 @@ public final class Relays {
     }
   }
 
-  /** Writes (length, bytes) to the host. */
+  /** Writes (length, bytes) to the host; of orders the length is negative. */
+  static final class ToHost {
+    private final DataOutputStream out;
+    private final ReentrantLock turn = new ReentrantLock();
+
+    ToHost(SocketChannel channel) {
+      this.out = new DataOutputStream(new BufferedOutputStream(Channels.newOutputStream(channel), 131072));
+    }
+
+    void frame(byte[] frame) throws IOException, InterruptedException {
+      write(frame.length, frame);
+    }
+
+    void order(byte[] order) throws IOException, InterruptedException {
+      write(-order.length, order);
+    }
+
+    /** The host may not read for long: who waits for the other one must be able to end with its task. */
+    private void write(int length, byte[] bytes) throws IOException, InterruptedException {
+      turn.lockInterruptibly();
+      try {
+        out.writeInt(length);
+        out.write(bytes, 0, bytes.length);
+        out.flush();
+      } finally {
+        turn.unlock();
+      }
+    }
+  }
+
+  /** Hands the host what came for its slot, and what the driver orders. */
   public static final class Inlet implements Function2 {
     private final Plan plan;
 
@@ -343,13 +605,17 @@ public final class Relays {
       Seal seal = plan.seal();
       SocketChannel channel = Meeting.with((byte) 'i', plan, slot);
       closeWithTask(channel);
-      DataOutputStream host = new DataOutputStream(new BufferedOutputStream(Channels.newOutputStream(channel), 131072));
+      ToHost host = new ToHost(channel);
+      final Post post = new Post(plan.number, slot, host);
+      TaskContext.get().addTaskCompletionListener(new TaskCompletionListener() {
+        public void onTaskCompletion(TaskContext context) {
+          post.close();
+        }
+      });
       while (arriving.hasNext()) {
         byte[] frame = seal.open(slot, (byte[]) ((Tuple2) arriving.next())._2());
         try {
-          host.writeInt(frame.length);
-          host.write(frame, 0, frame.length);
-          host.flush();
+          host.frame(frame);
         } catch (IOException error) {
           throw new IllegalStateException("the partition host of slot " + slot + " has gone away: " + error);
         }
@@ -390,6 +656,7 @@ public final class Relays {
     public Object call(Object index, Object rows) throws Exception {
       int slot = ((Integer) index).intValue();
       plan.requireHere(slot);
+      new Post(plan.number, slot, null).close();
       Seal seal = plan.seal();
       Iterator arriving = (Iterator) rows;
       boolean[] from = new boolean[plan.executors.length];

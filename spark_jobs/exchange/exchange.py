@@ -7,10 +7,12 @@ again over the next exchange.
 
 from __future__ import annotations
 
+import contextlib
 import re
+import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark import SparkContext
@@ -24,6 +26,7 @@ STOP_S = 15.0
 _TASK = re.compile(r"Lost task \S+ in stage \S+ \([^)]*\) \([^)]*\): ")
 _RAISED = re.compile(r"(?:[\w$]+\.)*[\w$]*(?:Exception|Error): ")
 _BROKEN = re.compile(r"[\w.$]*(?:I[oO]Exception|ClosedChannelException): |.*\(\.\.\) failed with error\(")
+_LENGTH = struct.Struct(">i")
 LONGEST = 300
 MOST_NODES = 64
 """With more, N * N connections and a thread for each in every inlet would cost more than they give, and what hosts may have
@@ -46,10 +49,19 @@ class Exchange:
     `number` is greater than that of any exchange before it; hosts refuse the relays of an older one.
     """
 
-    def __init__(self, context: SparkContext, relays: Relays, hosts: Sequence[str], number: int) -> None:
-        self.hosts, self.number = tuple(hosts), number
+    def __init__(
+        self,
+        context: SparkContext,
+        relays: Relays,
+        hosts: Sequence[str],
+        number: int,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ended`: called when it has ended, on a thread of its own."""
+        self.hosts, self.number, self._ended = tuple(hosts), number, ended
         self.group = f"reprise-exchange-{number}"
         self._context, self._relays = context, relays
+        self.desk = Desk(relays.desk(number, len(hosts)), len(hosts))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failure: str | None = None
         self._stopped = False
@@ -80,6 +92,45 @@ class Exchange:
             self._failure = "its tasks have ended"
         except Exception as error:
             self._failure = "it was stopped" if self._stopped else first_line(error)
+        finally:
+            self.desk.close()
+            self._ended()
+
+
+class Desk:
+    """Sends each host of an exchange something, and collects what they answer, over Spark's RPC."""
+
+    def __init__(self, java: Any, slots: int) -> None:
+        self._java, self._slots, self._number = java, slots, 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether all hosts can be reached."""
+        return bool(self._java.ready())
+
+    def ask(self, questions: Callable[[int], Sequence[bytes]]) -> None:
+        """Send what belongs to the next round, given its number, to each slot."""
+        self._number += 1
+        parts = [part for one in questions(self._number) for part in (_LENGTH.pack(len(one)), one)]
+        self._java.begin(self._number, b"".join(parts))
+
+    def answered(self, within_s: float) -> bool:
+        """Whether all have answered; waits for so long at most."""
+        return bool(self._java.all(round(1000 * within_s)))
+
+    def answers(self) -> list[bytes]:
+        """What each slot has answered so far; empty: nothing."""
+        data, found, at = bytes(self._java.answers()), list[bytes](), 0
+        for _ in range(self._slots):
+            (length,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size + length
+            found.append(data[at - length : at])
+        return found
+
+    def close(self) -> None:
+        """Nobody is reached by it any more."""
+        with contextlib.suppress(Exception):  # Spark has ended with all that it had
+            self._java.close()
 
 
 def in_group(context: SparkContext, group: str) -> None:

@@ -19,6 +19,8 @@ from reprise.spark_jobs.exchange.relays import Relays
 
 PROBE_S = 60.0
 """How long the tiny exchange may take; 1 to 3 s on a machine that has time, most of it to compile and fetch the relays."""
+MEET_S = 10.0
+"""How long the last message of an executor to the driver may take."""
 GROUP = "reprise-exchange-probe"
 SPARK = "4.3."
 _REFUSED = {
@@ -68,11 +70,19 @@ def probe(context: SparkContext, hosts: Sequence[str]) -> str | None:
 
 def _try(context: SparkContext, hosts: Sequence[str]) -> str | None:
     try:
-        trial = Relays.compiled(context).trial(hosts, executor_ids(context, hosts))
+        relays = Relays.compiled(context)
+        trial = relays.trial(hosts, executor_ids(context, hosts))
         in_group(context, GROUP)
-        arrived = [int(count) for count in trial.collect()]
+        desk = relays.desk(0, len(hosts))
+        try:
+            arrived = [int(count) for count in trial.collect()]
+            met = bool(desk.met(round(1000 * MEET_S)))
+        finally:
+            desk.close()
     except Exception as error:
         return f"a tiny exchange over {len(hosts)} nodes failed: {first_line(error)}"
+    if not met:
+        return f"not all of {len(hosts)} nodes have reached the driver within {MEET_S:.0f} s"
     if arrived != [len(hosts)] * len(hosts):
         return f"of {len(hosts)} frames to each of {len(hosts)} nodes, {arrived} arrived"
     return None

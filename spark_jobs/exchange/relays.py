@@ -48,6 +48,10 @@ class Relays:
         """The Java RDD of a tiny exchange without partition hosts: how many frames came to each slot, one from each."""
         return self._java.trial(self._spark(), secrets.token_bytes(SALT_BYTES), list(hosts), list(executors))
 
+    def desk(self, number: int, slots: int) -> Any:
+        """The Java end of the orders and reports of an exchange, which is to be there before the exchange begins."""
+        return self._java.desk(number, slots)
+
     def _spark(self) -> Any:
         java: Any = self._context._jsc
         return java.sc()

@@ -76,6 +76,15 @@ class Shadow(NamedTuple):
         return not (self.every and self.again)
 
 
+class Due(NamedTuple):
+    """When batches are due: `batch` in `in_s` seconds from when this was made, and each further one `interval_s` seconds
+    after the one before."""
+
+    batch: int
+    in_s: float
+    interval_s: float
+
+
 def size_of(file: Mapping[str, Any] | None) -> int:
     """Bytes of a state whose file `Install` or `Ack` names; 0 where there is none."""
     return StateFile.from_json(file).state_bytes if file else 0
@@ -93,6 +102,7 @@ class Command:
       another id reinstalls it.  `installs`: how, for those that may need it.
     - `routes`: slot of every partition at work.  `positions`: confirmed position of every partition at work.
     - `resend`: targets that must be sent everything behind their position again.
+    - `due`: when batches up to `horizon` are due: a source begins none before that.  None: as soon as they are released.
     - `ranges`: source partition -> batch -> offsets [start, end).  `final`: the batch that ends bounded sources.
     - `confirmed`: the last job whose report arrived.
     - `stream`: when the stream began (unix seconds): tells it from another one with the same name.  `begins`: the batch of
@@ -134,6 +144,7 @@ class Command:
     resend: tuple[str, ...] = ()
     ranges: Mapping[str, Mapping[int, Range]] = field(default_factory=dict)
     horizon: int = 0
+    due: Due | None = None
     final: int | None = None
     punctuations: tuple[int, ...] = ()
     retain: bool = False

@@ -13,6 +13,7 @@ for its turn, would take the host back to older orders.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from reprise.spark_jobs.node.installing import Attempt, Preparing, what_failed
 from reprise.spark_jobs.node.kept import kept_since, lacking, relieve, wanted
 from reprise.spark_jobs.node.local_state import asked, frozen, rows_of
 from reprise.spark_jobs.node.orders import Orders, late
+from reprise.spark_jobs.node.pacing import Pacing
 from reprise.spark_jobs.node.passive import PassiveStandby, unready
 from reprise.spark_jobs.node.restoring import Prepared, Restorer
 from reprise.spark_jobs.node.runtime import OperatorRuntime, Runtime, SourceRuntime
@@ -100,7 +102,7 @@ class Host:
         self.runtimes: dict[str, Runtime] = {}
         self.installed: dict[str, str] = {}
         self.failed: dict[str, Failure] = {}
-        self.orders = Orders()
+        self.orders, self._pacing = Orders(), Pacing()
         self.command: Command | None = None
         self._keeps = False
         """Whether output stays here until a checkpoint covers it, for those that may be lost and begin again."""
@@ -145,6 +147,7 @@ class Host:
             self._budget.spilled = 0
             self._writer.count_anew()
         self.command = command
+        self._pacing.told(command.due, command.epoch, self._platform.elapsed())
         self._survey.heard(before, command, refused)
         if command.survey:  # all stays as it is
             self.begun = True
@@ -483,7 +486,7 @@ class Host:
         if runtime.owed and not self._freeze(partition):
             return False
         # others may know a later one already, and a checkpoint that is asked for behind this one
-        if runtime.position >= command.horizon:
+        if runtime.position >= command.horizon or self._is_early(runtime):
             return False
         if runtime.induced is not None and not self._has_stored_first(partition, runtime):
             return False
@@ -506,6 +509,23 @@ class Host:
             runtime.owed = True
             self._freeze(partition)
         return True
+
+    def _is_early(self, runtime: Runtime) -> bool:
+        """Whether a partition reads a source, and its next batch is not due yet."""
+        return isinstance(runtime, SourceRuntime) and self._due_in(runtime) > 0
+
+    def _due_in(self, runtime: Runtime) -> float:
+        return self._pacing.due_in(runtime.position + 1, self._platform.elapsed())
+
+    def due_in(self) -> float:
+        """Seconds until a source here can begin another batch that was released."""
+        released = 0 if self.command is None else self.command.horizon
+        later = [
+            self._due_in(runtime)
+            for runtime in self.runtimes.values()
+            if isinstance(runtime, SourceRuntime) and runtime.position < released
+        ]
+        return min((seconds for seconds in later if seconds > 0), default=math.inf)
 
     def _has_stored_first(self, partition: str, runtime: Runtime) -> bool:
         """Whether a partition has stored itself, or need not, before it applies messages of the next batch."""

@@ -24,9 +24,9 @@ import tempfile
 import threading
 import time
 import traceback
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import psutil
@@ -37,7 +37,8 @@ from reprise.spark_jobs.node.host import Bundles, Host
 from reprise.spark_jobs.node.links import Links
 from reprise.spark_jobs.node.meeting import admit, announce, listen
 from reprise.spark_jobs.node.outliving import LOOK_S, Code, Place, digest, wait_for_next
-from reprise.spark_jobs.node.pump import Pump, Turn, start
+from reprise.spark_jobs.node.pump import Heard, Pump, Turn, start
+from reprise.spark_jobs.node.rounds import Kind, decode_question, encode_answer
 from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
 
 
@@ -56,6 +57,9 @@ class Service:
         self.host, self._home = host, home
         self._turn = Turn()
         self._pump: Pump | None = None
+        self._links: Links | None = None
+        self._ordered = SimpleQueue[tuple[int, int, bytes]]()
+        """Exchange, round and orders that came with it."""
         self.code = Code()
         self.stream = ""
         """Whose partitions it has, as `outliving.digest` says it."""
@@ -87,9 +91,49 @@ class Service:
         if self.grace_s > 0:
             self._note(command)
         if self._pump is None and command.link:
-            self._pump = start(self.host, partial(Links, self._home), self._turn)
+            self._pump = start(self.host, self._connect, self._turn)
+            threading.Thread(target=self._follow, name="orders", daemon=True).start()
         if self._pump is not None:
             self._pump.begun(command)
+
+    def _connect(self, heard: Heard) -> Links:
+        self._links = Links(self._home, heard, self._asked)
+        return self._links
+
+    def _asked(self, exchange: int, question: bytes) -> None:
+        """The driver asks, on the thread of an inlet: what holds this host up, or for a round, which has its turn."""
+        number, order = decode_question(question)
+        if order:
+            self._ordered.put((exchange, number, order))
+        else:
+            self._say(exchange, number, Kind.BUSY, self.host.busy.describe() or "")
+
+    def _say(self, exchange: int, number: int, kind: Kind, text: str) -> None:
+        if self._links is not None:
+            self._links.answer(exchange, encode_answer(number, kind, text.encode()))
+
+    def _follow(self) -> None:
+        """Carry out the rounds that come by an exchange, one after the other."""
+        while True:
+            exchange, number, order = self._ordered.get()
+            try:
+                report = self._round(order)
+            except BaseException as error:  # also of user code that would end its process
+                traceback.print_exc()
+                self._say(exchange, number, Kind.ERROR, f"{type(error).__name__}: {error}")
+                continue
+            if self._links is not None:
+                self._links.answer(exchange, encode_answer(number, Kind.REPORT, report.encode()))
+
+    def _round(self, order: bytes) -> Report:
+        with self._turn.request():
+            command = self.host.orders.read(order)
+            self._begin(command)
+            if self._pump is not None:
+                self._pump.checked()
+            _, report = self.host.stage(command.order, 0, [], True)
+            assert report is not None
+            return report
 
     def wait_for_next(self, place: Place) -> tuple[Path, int] | None:
         """Wait for a task of another executor, while nothing here moves; see `outliving.wait_for_next`."""
@@ -100,7 +144,7 @@ class Service:
         if taken is not None:
             self._home = taken[0]
             if self._pump is not None:
-                self._pump.meet(partial(Links, self._home))
+                self._pump.meet(self._connect)
         return taken
 
     def _note(self, command: Command) -> None:

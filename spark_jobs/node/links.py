@@ -1,4 +1,4 @@
-"""Where the partition host meets the two relays of its node: how frames leave the node and come in.
+"""Where the partition host meets the two relays of its node: how frames leave the node and come in, and orders come.
 
 A continuous exchange is one long Spark job with two tasks a node, the relays: the outlet
 takes frames from the host, each with the slot that it goes to, and the inlet brings those that others sent here.  Relays
@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from reprise.spark_jobs.node.meeting import announce, listen
+from reprise.spark_jobs.node.rounds import NO_ROUND, Kind, encode_answer
 
 SOCKET, RECORD = "exchange.sock", "exchange.json"
 """Files in the executor's folder that the relays know by name: where the host listens, and the key that it asks for."""
@@ -38,8 +39,10 @@ HELLO = struct.Struct(">cII32s")
 """Kind, number of the exchange, slot, key."""
 TO_OUTLET = struct.Struct(">iI")
 """Before each frame to the outlet: target slot, length in bytes."""
-FROM_INLET = struct.Struct(">I")
-"""Before each frame from the inlet: length in bytes."""
+FROM_INLET = struct.Struct(">i")
+"""Before each frame from the inlet: length in bytes; negative before orders of the driver."""
+DRIVER = -1
+"""Instead of a slot: what the driver is answered."""
 WELCOME, TOO_LATE = b"+", b"-"
 """The answer to a hello with the right key.  A relay that is too late must not try again; one that gets no answer may, as
 the key is another one where the host has just been replaced."""
@@ -54,10 +57,15 @@ READ_BYTES = 128 << 10
 
 class Links:
     """The host's end of the exchanges of its node.  `heard` gets (number, frame) on a reader's thread, which it may hold
-    up: then the senders of this node are held up in the end."""
+    up: then the senders of this node are held up in the end.  `ordered` gets what the driver has sent, the same way."""
 
-    def __init__(self, home: Path, heard: Callable[[int, bytes], None]) -> None:
-        self._home, self._heard = home, heard
+    def __init__(
+        self,
+        home: Path,
+        heard: Callable[[int, bytes], None],
+        ordered: Callable[[int, bytes], None] = lambda _number, _order: None,
+    ) -> None:
+        self._home, self._heard, self._ordered = home, heard, ordered
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
         self._number = -1
@@ -84,6 +92,13 @@ class Links:
                     relay.retire()
                 elif relay.number == number:
                     relay.turn.set()
+            self._say_attached()
+
+    def _say_attached(self) -> None:
+        """Tell the driver, once orders can come by the exchange and answers can leave."""
+        outlet = self._here.get((self._number, OUTLET))
+        if isinstance(outlet, _Outlet) and (self._number, INLET) in self._here:
+            outlet.put(DRIVER, encode_answer(NO_ROUND, Kind.ATTACHED, b""), at_once=True)
 
     @property
     def ready(self) -> bool:
@@ -101,6 +116,14 @@ class Links:
         with self._lock:
             outlet = self._here.get((self._number, OUTLET))
         return isinstance(outlet, _Outlet) and outlet.put(slot, frame)
+
+    def answer(self, number: int, answer: bytes) -> None:
+        """Put an answer for the driver into the outlet's queue, whatever waits there; nothing is done where that exchange is
+        over."""
+        with self._lock:
+            outlet = self._here.get((number, OUTLET))
+        if isinstance(outlet, _Outlet):
+            outlet.put(DRIVER, answer, at_once=True)
 
     def close(self) -> None:
         """End all connections, and take the files away."""
@@ -156,13 +179,14 @@ class Links:
             self._here[relay.number, relay.kind] = relay
             if relay.number == self._number:
                 relay.turn.set()
+                self._say_attached()
             return True
 
-    def _deliver(self, number: int, frame: bytes) -> bool:
+    def _deliver(self, number: int, frame: bytes, is_order: bool) -> bool:
         """False for one of an exchange that does not count any more."""
         if number != self._number:
             return False
-        self._heard(number, frame)
+        (self._ordered if is_order else self._heard)(number, frame)
         return True
 
 
@@ -190,7 +214,7 @@ class _Relay:
     kind = b""
 
     def __init__(
-        self, plain: socket.socket, number: int, slot: int, deliver: Callable[[int, bytes], bool]
+        self, plain: socket.socket, number: int, slot: int, deliver: Callable[[int, bytes, bool], bool]
     ) -> None:
         self.plain, self.number, self.slot, self.deliver = plain, number, slot, deliver
         self.turn = threading.Event()
@@ -217,7 +241,7 @@ class _Outlet(_Relay):
     kind = OUTLET
 
     def __init__(
-        self, plain: socket.socket, number: int, slot: int, deliver: Callable[[int, bytes], bool]
+        self, plain: socket.socket, number: int, slot: int, deliver: Callable[[int, bytes, bool], bool]
     ) -> None:
         super().__init__(plain, number, slot, deliver)
         self._waiting: deque[tuple[int, bytes]] = deque()
@@ -225,11 +249,12 @@ class _Outlet(_Relay):
         self._changed = threading.Condition()
         self._over = False
 
-    def put(self, slot: int, frame: bytes) -> bool:
+    def put(self, slot: int, frame: bytes, at_once: bool = False) -> bool:
+        """Whether it was taken.  `at_once`: before what waits, whether there is room or not."""
         with self._changed:
-            if self._over or (self._bytes and self._bytes + len(frame) > QUEUE_BYTES):
+            if self._over or (not at_once and self._bytes and self._bytes + len(frame) > QUEUE_BYTES):
                 return False
-            self._waiting.append((slot, frame))
+            (self._waiting.appendleft if at_once else self._waiting.append)((slot, frame))
             self._bytes += len(frame)
             self._changed.notify()
             return True
@@ -283,19 +308,19 @@ class _Inlet(_Relay):
         self.turn.wait()
         with cast(BinaryIO, self.plain.makefile("rb", READ_BYTES)) as stream:
             counts = True
-            while (frame := _frame(stream)) is not None:
+            while (found := _frame(stream)) is not None:
                 try:
-                    counts = counts and self.deliver(self.number, frame)
+                    counts = counts and self.deliver(self.number, *found)
                 except Exception:
                     traceback.print_exc()  # the connection ends, and the exchange with it: that is seen
                     return
 
 
-def _frame(stream: BinaryIO) -> bytes | None:
-    """The next frame; None at the end."""
+def _frame(stream: BinaryIO) -> tuple[bytes, bool] | None:
+    """The next frame, and whether it is an order; None at the end."""
     head = stream.read(FROM_INLET.size)
     if len(head) < FROM_INLET.size:
         return None
     (length,) = FROM_INLET.unpack(head)
-    frame = stream.read(length)
-    return frame if len(frame) == length else None
+    frame = stream.read(abs(length))
+    return (frame, length < 0) if len(frame) == abs(length) else None

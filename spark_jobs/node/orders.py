@@ -24,13 +24,15 @@ from typing import Any
 from reprise.algorithms.positions import Positions
 from reprise.spark_jobs.contract import Range
 from reprise.spark_jobs.errors import LateRequestError, MissedOrdersError, WireError
-from reprise.spark_jobs.node.command import Command, Install, Order, Shadow
+from reprise.spark_jobs.node.command import Command, Due, Install, Order, Shadow
 from reprise.spark_jobs.state.skips import Skip
 from reprise.spark_jobs.version import require_same
 
 ALWAYS = ("topology", "sink", "checkpoints", "window", "budget_s", "stream", "begins", "later")
 """Fields of a command that stay the same for a driver's life: whole orders have them."""
-EACH = ("horizon", "final", "punctuations", "retain", "keeps", "confirmed", "published", "link", "generation")
+EACH = (
+    "horizon", "due", "final", "punctuations", "retain", "keeps", "confirmed", "published", "link", "generation",
+)  # fmt: skip
 """Fields that each order has, the same for all hosts."""
 HELD = ("hosted", "installs", "covered")
 """Fields that an order leaves out where they are as in its base."""
@@ -206,7 +208,8 @@ def _command(order: Order, raw: Mapping[str, Any], book: _Book) -> Command:
         job=order[1],
         slot=raw["slot"],
         **{name: book.always[name] for name in ALWAYS},
-        **{name: raw[name] for name in EACH if name != "punctuations"},
+        **{name: raw[name] for name in EACH if name not in ("due", "punctuations")},
+        due=None if raw["due"] is None else Due(*raw["due"]),
         punctuations=tuple(raw["punctuations"]),
         hosted=book.held["hosted"],
         installs={p: Install(**i) for p, i in book.held["installs"].items()},

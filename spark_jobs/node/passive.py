@@ -164,8 +164,6 @@ class DeltaSender:
     busy: Note
     clock: Callable[[], float]
     """Seconds that only grow."""
-    _full: Collection[int] = ()
-    """Slots for which something waits that was to be sent before."""
     _sent: dict[str, _Sent] = field(default_factory=dict)
     _early: dict[str, tuple[str, Message, bytes]] = field(default_factory=dict)
     """What was made of partitions before they stepped on, with the installation of the standby of each."""
@@ -182,21 +180,22 @@ class DeltaSender:
         self, runtimes: Mapping[str, Runtime], command: Command, full: Collection[int] = ()
     ) -> Iterator[tuple[int, Message, bytes]]:
         """What is to be sent now, with the slot of each.  For slots that are `full` nothing more is made."""
-        self._full = full
         early, self._early = self._early, {}
         for partition, (installation, message, body) in early.items():
             shadow = command.standbys.get(partition)
             if shadow is not None and shadow.installation == installation and shadow.slot != command.slot:
                 yield shadow.slot, message, body
-        yield from self._now(runtimes, command)
+        yield from self._now(runtimes, command, full)
 
-    def _now(self, runtimes: Mapping[str, Runtime], command: Command) -> Iterator[tuple[int, Message, bytes]]:
+    def _now(
+        self, runtimes: Mapping[str, Runtime], command: Command, full: Collection[int] = ()
+    ) -> Iterator[tuple[int, Message, bytes]]:
         passive = {p: s for p, s in command.standbys.items() if s.every and s.slot != command.slot}
         for gone in self._sent.keys() - passive.keys():
             del self._sent[gone]
         for partition, shadow in passive.items():
             runtime = runtimes.get(partition)
-            if not isinstance(runtime, OperatorRuntime) or shadow.slot in self._full:
+            if not isinstance(runtime, OperatorRuntime) or shadow.slot in full:
                 continue
             sent = self._sent.get(partition)
             if sent is None or sent.installation != shadow.installation:

@@ -234,6 +234,10 @@ class Pump:
             self._messages(stamp, body, command)
         self.wake.set()
 
+    def due_in(self) -> float:
+        """Seconds until there is something to do though nothing comes."""
+        return self._host.due_in()
+
     @property
     def lacks_relays(self) -> bool:
         """Whether the exchange that is attached has not connected this host yet, or has ended."""
@@ -416,5 +420,6 @@ def keep_pumping(pump: Pump, turn: Turn) -> None:
         with turn.work():
             pump.wake.clear()
             more = pump.round()
-        soon = more or pump.wake.wait(pause_s) or pump.lacks_relays
+            due_s = pump.due_in()
+        soon = more or pump.wake.wait(min(pause_s, due_s)) or due_s <= pause_s or pump.lacks_relays
         pause_s = TICK_S if soon else min(2 * pause_s, LOOK_S)

@@ -187,7 +187,8 @@ class Ledger:
         self._sources: dict[str, Source] = {s.name: make_source(s) for s in resource.sources}
         for source in self._sources.values():
             source.runs_on(platform)
-        self._live = any(source.live for source in self._sources.values())
+        self.live = any(source.live for source in self._sources.values())
+        """Whether nobody knows what a batch is before it is due."""
         self.ranges: dict[str, dict[int, Range]] = {p: {} for p in self._places}
         self.problems: list[str] = []
         self.waits_for = self._asked = ""
@@ -300,7 +301,7 @@ class Ledger:
     def _planned(self, due: int) -> Block:
         """The next block: what each source says of its batches up to `due` or, where nobody waits for rows, of more."""
         first = self.written + 1
-        last = due if self._live else self.written + AHEAD
+        last = due if self.live else self.written + AHEAD
         ended_at = None
         spans_of: dict[str, dict[int, Range]] = {p: {} for p in self._places}
         for batch in range(first, last + 1):
@@ -366,7 +367,7 @@ class Ledger:
         for partition, place in self._places.items():
             upto = newest - self._late[partition]
             self._sources[place.operator].stored(place, self._at(partition, upto))
-        if self._live or newest > WHOLE:
+        if self.live or newest > WHOLE:
             self._trim(oldest)
 
     def _trim(self, oldest: int) -> None:

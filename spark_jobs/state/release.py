@@ -150,6 +150,13 @@ class Release:
         last = self.anchors[-1]
         return max(0, last.batch - 1, last.batch + floor((now - last.time) / last.interval))
 
+    def begun(self, horizon: int) -> int:
+        """The last of the batches up to `horizon` that may have begun by now: none does before it is due.  From any
+        thread."""
+        if not self.anchors or self.interval_s <= 0:
+            return horizon
+        return min(horizon, self.due(self.now(), horizon))
+
     def owed(self, horizon: int, final: int | None) -> int:
         """The last batch that should be released by now: as the clock says, however long nobody released any, but none after
         `final`, with which the stream ends.  From any thread."""

@@ -129,7 +129,7 @@ METRICS: tuple[Metric, ...] = (
         "than its steady lag in an incident), caught_up, poisoned (their code raised).",
         Label("state", PARTITION_STATES),
     ),
-    _gauge("reprise_horizon_batches", "", "The last batch that was released."),
+    _gauge("reprise_horizon_batches", "", "The last batch that was released and due."),
     _gauge("reprise_driver_heartbeat_age_seconds", "seconds", "Since the driver last said how things stand."),
     _gauge(
         "reprise_jobs_failing",
@@ -412,13 +412,15 @@ METRICS: tuple[Metric, ...] = (
         "reprise_superstep_seconds",
         Kind.HISTOGRAM,
         "seconds",
-        "A chain of supersteps by phase: prepare (commands), compute (the busiest node), exchange (the rest of the "
-        "Spark job: scheduling and shuffle), settle (reports and checkpoint records).",
+        "A job or a round by phase: prepare (orders), compute (the busiest node; 0 beside an exchange, where nodes work "
+        "all the time), exchange (the rest until all have reported), settle (reports and checkpoint records).",
         (_TOPOLOGY, Label("phase", STEPS)),
         _DRIVER,
         (0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 10.0, 60.0),
     ),
-    _counter("reprise_failed_jobs_total", "", "Spark jobs that failed or were cancelled.", places=_DRIVER),
+    _counter(
+        "reprise_failed_jobs_total", "", "Jobs and rounds that failed or were cancelled.", places=_DRIVER
+    ),
     Metric(
         "reprise_latency_seconds",
         Kind.HISTOGRAM,
@@ -426,7 +428,7 @@ METRICS: tuple[Metric, ...] = (
         "From when a batch was due until a query's output of it was written, once a batch.",
         (_TOPOLOGY, Label("query", bound=f"the {QUERY_LABELS} most valuable output partitions, and `other`")),
         _DRIVER,
-        (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0),
+        (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0),
     ),
 )
 

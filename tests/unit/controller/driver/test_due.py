@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprise.controller.driver.loop import KEEPALIVE_S
+from reprise.controller.driver.loop import KEEPALIVE_S, SOON_S
 from reprise.controller.operator.status.topology_state import TopologyState
 from reprise.controller.operator.status.topology_status import condition_updates
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
@@ -17,7 +17,7 @@ from reprise.controller.zookeeper.advance import STILL_S, Watch
 from reprise.controller.zookeeper.observation import Observation
 from reprise.controller.zookeeper.records import encode_progress, parse_progress
 from reprise.scheduler import Desired, Node, Progress
-from reprise.spark_jobs.engine.engine import WINDOW
+from reprise.spark_jobs.engine.engine import REPORT_S, WINDOW, Engine
 from reprise.spark_jobs.topology import load_text
 from tests.support import live_engine as live
 from tests.support.local_driver import LocalDriver, world_of
@@ -128,6 +128,7 @@ def test_nothing_is_due_after_the_end_of_the_stream(driver: LocalDriver, machine
 def test_a_stream_that_stops_for_an_upgrade_owes_nothing(driver: LocalDriver, machine: Machine) -> None:
     driver.engine.drain.asked = True
     for _ in range(6):
+        machine.passes(INTERVAL_S)  # the last batch begins when it is due
         driver.engine.tick(driver.cluster.usable(), threading.Event())
     assert driver.engine.drained is not None
     machine.passes(600.0)
@@ -160,3 +161,32 @@ def test_the_loop_waits_until_the_next_batch_is_due_and_not_for_longer_than_work
     assert driver.loop._pause(False) == 0.5, "nothing ran"
     machine.elapsed -= 1000.0
     assert driver.loop._pause(True) == KEEPALIVE_S
+
+
+@pytest.mark.parametrize(
+    ("link", "idle", "steady", "wait_s"),
+    [
+        (0, False, False, 0.0),  # jobs move the partitions
+        (7, False, False, SOON_S),
+        (7, False, True, REPORT_S),
+        (7, True, True, REPORT_S),
+        (7, True, False, 0.25),  # the next batch is due then, and a source waits to hear of it
+        (0, True, False, 0.25),
+    ],
+)
+def test_who_needs_no_orders_is_only_asked_how_things_stand(
+    driver: LocalDriver,
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    link: int,
+    idle: bool,
+    steady: bool,
+    wait_s: float,
+) -> None:
+    driver.engine.connection.link = link
+    monkeypatch.setattr(Engine, "idle", idle)
+    monkeypatch.setattr(Engine, "steady", steady)
+    monkeypatch.setattr(Engine, "rests_s", REPORT_S)
+    release = driver.engine.release
+    machine.passes(release.at(driver.engine.begun + 1) - release.now() - 0.25)
+    assert driver.loop._pause(True) == pytest.approx(wait_s)

@@ -112,7 +112,8 @@ def test_nothing_breaks_where_brokers_fail_beside_others(
 
 def test_a_sink_that_forgets_what_it_has_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "_claim", lambda session, producer, found: Marker(0, session._owner))
-    violation = ran(loses_its_node("checkpoint"), monkeypatch).violation
+    early = Fault(10.0, "its-node-dies", 1, 60.0)  # some batches after a checkpoint
+    violation = ran(replace(loses_its_node("checkpoint"), faults=(early,)), monkeypatch).violation
     assert violation is not None and violation.invariant == "E1" and "committed twice" in str(violation)
 
 

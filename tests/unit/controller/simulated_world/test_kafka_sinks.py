@@ -69,9 +69,7 @@ def loses_its_node(what: str) -> Schedule:
 
 @pytest.mark.parametrize("what", ALL)
 def test_its_node_is_lost_while_brokers_are_away(what: str, clusters: list[KafkaCluster]) -> None:
-    # when a person asks decides whether anything is skipped
-    exchange = "chained" if what == "skips" else "auto"
-    outcome = run(replace(loses_its_node(what), exchange=exchange))
+    outcome = run(loses_its_node(what))
     assert outcome.violation is None
     assert outcome.acted[:2] == ("brokers-away", "its-node-dies")
     (cluster,) = clusters

@@ -27,7 +27,7 @@ class Scene:
 
     def connector(self, why_chained: str = "") -> Connector:
         context = cast(Any, SimpleNamespace(getConf=dict))
-        return Connector(context, why_chained, 2)
+        return Connector(context, why_chained, 2, lambda: None)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(
         continuous,
         "ContinuousJobs",
-        lambda _, hosts, number: found.log.append(f"exchange {number} of {len(hosts)}"),
+        lambda _, hosts, number, _ended: found.log.append(f"exchange {number} of {len(hosts)}"),
     )
     return found
 

@@ -44,9 +44,9 @@ def test_progress_says_how_things_stand(scene: Scene) -> None:
 def test_progress_is_made_before_a_job_that_may_hang(scene: Scene) -> None:
     scene.tick()
     seen = []
-    scene.hosts.during = lambda: seen.append(scene.engine.progress.horizon)
+    scene.hosts.during = lambda: seen.append((scene.engine.progress.due, scene.engine.progress.horizon))
     scene.tick()
-    assert seen == [8]
+    assert seen == [(8, 4)], "what is due now, and what was when hosts told of their positions"
 
 
 def test_progress_is_made_though_what_is_wanted_cannot_be(scene: Scene) -> None:

@@ -32,7 +32,7 @@ def complete(store: CheckpointStore, position: int) -> None:
 def ledger(location: Path, fence: Fence) -> Ledger:
     resource = load_text(SMALL)
     found = Ledger(str(location), resource, expand(resource), fence)
-    found._live = True
+    found.live = True
     return found
 
 

@@ -54,15 +54,18 @@ class Spark:
 
 
 class Carrier:
-    """Relays whose job does `run`."""
+    """Relays whose job does `run`; `met`: whether executors reach the driver."""
 
-    def __init__(self, run: Callable[[], Any]) -> None:
-        self.run = run
+    def __init__(self, run: Callable[[], Any], met: bool = True) -> None:
+        self.run, self.met = run, met
         self.asked: list[tuple[Any, ...]] = []
 
     def exchange(self, *arguments: Any) -> Any:
         self.asked.append(arguments)
         return SimpleNamespace(count=self.run)
+
+    def desk(self, number: int, slots: int) -> Any:
+        return SimpleNamespace(close=lambda: None, met=lambda _milliseconds: self.met)
 
     def trial(self, *arguments: Any) -> Any:
         self.asked.append(arguments)
@@ -167,8 +170,10 @@ def test_an_exchange_over_a_host_that_is_gone_never_begins() -> None:
     assert one.failure == "there is no executor at 127.0.1.2" and not carrier.asked
 
 
-def probed(monkeypatch: pytest.MonkeyPatch, context: Spark, run: Callable[[], Any]) -> str | None:
-    monkeypatch.setattr(Relays, "compiled", classmethod(lambda *_: Carrier(run)))
+def probed(
+    monkeypatch: pytest.MonkeyPatch, context: Spark, run: Callable[[], Any], met: bool = True
+) -> str | None:
+    monkeypatch.setattr(Relays, "compiled", classmethod(lambda *_: Carrier(run, met)))
     return probing.probe(context, HOSTS)  # type: ignore[arg-type]
 
 
@@ -176,6 +181,12 @@ def test_a_probe_passes_when_a_frame_of_each_has_come_to_each(monkeypatch: pytes
     context = spark()
     assert probed(monkeypatch, context, lambda: [2, 2]) is None
     assert context.properties["group"] == probing.GROUP and not context.cancelled
+
+
+def test_a_probe_fails_where_executors_do_not_reach_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orders and reports go that way."""
+    why = "not all of 2 nodes have reached the driver within 10 s"
+    assert probed(monkeypatch, spark(), lambda: [2, 2], met=False) == why
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from reprise.spark_jobs.node import links as module
 from reprise.spark_jobs.node.links import (
+    DRIVER,
     FROM_INLET,
     HELLO,
     INLET,
@@ -24,9 +26,11 @@ from reprise.spark_jobs.node.links import (
     Links,
 )
 from reprise.spark_jobs.node.meeting import announce, listen
+from reprise.spark_jobs.node.rounds import NO_ROUND, Kind, encode_answer
 from tools.testbed.waiting import until
 
 Heard = "queue.SimpleQueue[tuple[int, bytes]]"
+ATTACHED = encode_answer(NO_ROUND, Kind.ATTACHED, b"")
 
 
 class Played:
@@ -34,6 +38,7 @@ class Played:
 
     def __init__(self, home: Path, kind: bytes, number: int, slot: int = 0, key: bytes | None = None) -> None:
         record = json.loads((home / "exchange.json").read_text())
+        self.attached = 0
         self.plain = socket.socket(socket.AF_UNIX)
         self.plain.settimeout(20.0)
         self.plain.connect(str(home / "exchange.sock"))
@@ -47,6 +52,12 @@ class Played:
         self.plain.sendall(b"".join(FROM_INLET.pack(len(frame)) + frame for frame in frames))
 
     def taken(self) -> tuple[int, bytes]:
+        """The next frame, but for that which says that the host has attached the exchange."""
+        while (found := self._frame()) == (DRIVER, ATTACHED):
+            self.attached += 1
+        return found
+
+    def _frame(self) -> tuple[int, bytes]:
         slot, length = TO_OUTLET.unpack(self._read(TO_OUTLET.size))
         return slot, self._read(length)
 
@@ -58,10 +69,11 @@ class Played:
         return b"".join(parts)
 
     def ended(self) -> bool:
-        try:
-            return self.plain.recv(1) == b""
-        except ConnectionResetError:
-            return True
+        """Once it is; TimeoutError: it is not."""
+        with suppress(ConnectionResetError):
+            while self.plain.recv(4096):
+                pass
+        return True
 
 
 @pytest.fixture
@@ -249,3 +261,49 @@ def test_when_it_closes_nobody_is_left(tmp_path: Path, what: str) -> None:
     for relay in (outlet, inlet, waiting):
         assert relay.plain.fileno() < 0 or relay.ended()
     until(lambda: set(threading.enumerate()) <= before, "no thread is left")
+
+
+@pytest.mark.parametrize("first", [OUTLET, INLET])
+def test_the_driver_hears_of_an_exchange_once_orders_can_come_and_answers_can_leave(
+    tmp_path: Path, heard: Heard, first: bytes
+) -> None:
+    """Relays begin on their own: what came by one while the other is not there yet could not be answered."""
+    orders: Heard = queue.SimpleQueue()
+    links = Links(
+        tmp_path, lambda number, frame: heard.put((number, frame)), lambda *order: orders.put(order)
+    )
+    second = INLET if first == OUTLET else OUTLET
+    links.attach(7)
+    relays = {first: Played(tmp_path, first, 7)}
+    assert not links.ready
+    relays[second] = Played(tmp_path, second, 7)
+    assert relays[OUTLET]._frame() == (DRIVER, ATTACHED)
+    relays[INLET].plain.sendall(FROM_INLET.pack(-4) + b"work" + FROM_INLET.pack(3) + b"row")
+    assert orders.get(timeout=20.0) == (7, b"work")
+    assert heard.get(timeout=20.0) == (7, b"row")
+    links.answer(7, b"done")
+    assert relays[OUTLET].taken() == (DRIVER, b"done")
+    links.close()
+
+
+def test_orders_of_an_exchange_that_is_not_attached_wait_or_go_to_nobody(
+    tmp_path: Path, heard: Heard
+) -> None:
+    orders: Heard = queue.SimpleQueue()
+    links = Links(
+        tmp_path, lambda number, frame: heard.put((number, frame)), lambda *order: orders.put(order)
+    )
+    links.attach(1)
+    (_, before), (outlet, after) = pair(tmp_path, 1), pair(tmp_path, 2)
+    after.plain.sendall(FROM_INLET.pack(-5) + b"early")
+    links.attach(2)
+    assert orders.get(timeout=20.0) == (2, b"early")
+    assert outlet._frame() == (DRIVER, ATTACHED)
+    before.plain.sendall(FROM_INLET.pack(-4) + b"late")
+    after.plain.sendall(FROM_INLET.pack(-4) + b"work")
+    assert orders.get(timeout=20.0) == (2, b"work")
+    links.answer(1, b"of the exchange before")
+    links.answer(2, b"done")
+    assert outlet.taken() == (DRIVER, b"done")
+    links.close()
+    assert orders.empty()

@@ -202,7 +202,7 @@ def test_blocks_of_a_live_source_go_with_the_checkpoints_that_need_them(tmp_path
     resource = load_text(SMALL)
     topology = expand(resource)
     ledger = Ledger(str(tmp_path), resource, topology)
-    ledger._live = True
+    ledger.live = True
     for batch in range(1, 11):
         assert ledger.reach(batch) == batch
     ledger.stored(9, 6)
@@ -218,7 +218,7 @@ def test_a_block_that_is_missing_in_the_middle_is_an_error(tmp_path: Path) -> No
     resource = load_text(SMALL)
     topology = expand(resource)
     ledger = Ledger(str(tmp_path), resource, topology)
-    ledger._live = True
+    ledger.live = True
     for batch in range(1, 6):
         ledger.reach(batch)
     (tmp_path / "ranges" / "0000000003.json").unlink()
