@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE :=
 	mutants lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
 	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
-	bench-availability bench-skew bench-operator clean
+	bench-availability bench-skew bench-operator bench-latency clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -130,6 +130,9 @@ bench-node-start: setup  ## how long a node takes from the request for it to its
 
 bench-overhead: setup  ## what the machinery costs while nothing fails, and Structured Streaming beside it
 	$(BIN)/python -m benchmarks.overhead --out out/bench-overhead
+
+bench-latency: setup  ## how old output is by the interval of batches, and what the driver costs meanwhile
+	$(BIN)/python -m benchmarks.latency --out out/bench-latency
 
 bench-pace: setup  ## tweets a second through Topology 1, and how late its results are
 	$(BIN)/python -m benchmarks.pace --out out/bench-pace
