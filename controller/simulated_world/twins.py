@@ -36,6 +36,8 @@ State = dict[str, list[str]]
 """By table of a stored state: its rows as text, sorted, as a state has no order."""
 Skips = tuple[tuple[str, int], ...]
 """Partitions that began anew, each with the last batch that is skipped for it."""
+EVENT_TIME = "runtime/watermark"
+"""Part of a state that says how far event time has come."""
 
 
 class Seen:
@@ -104,15 +106,18 @@ class Twins:
         if any(self._made_twice(partition, position, skip) for skip in skips):
             self._others.setdefault((partition, position), []).append(seen)
             return
-        self._compare(host, partition, position, told, seen)
-
-    def _compare(self, host: str, partition: str, position: int, skips: Skips, seen: Seen) -> None:
-        before = self._states.setdefault((partition, position), {}).setdefault(skips, seen)
+        before = self._states.setdefault((partition, position), {}).setdefault(told, seen)
         if before is seen:
             return
         self.compared += 1
-        if before.state != seen.state:
-            self._differs(host, partition, position, seen.state, before.state)
+        # while batches are skipped no event time comes with them, so that of the first ones stays
+        late = any(self._made_twice(partition, position, skip, to_its_end=True) for skip in skips)
+        one, other = (
+            {name: rows for name, rows in state.items() if not (late and name == EVENT_TIME)}
+            for state in (seen.state, before.state)
+        )
+        if one != other:
+            self._differs(host, partition, position, one, other)
 
     def copies(self, host: str, partition: str, position: int, tables: Parts) -> None:
         """H2 of a passive standby: it holds a state that its partition has had after that batch."""
@@ -126,13 +131,14 @@ class Twins:
         if state not in had:
             self._differs(host, partition, position, state, *had)
 
-    def _made_twice(self, partition: str, position: int, skip: Skip) -> bool:
-        """Whether a state after a batch follows from batches that a reader of a lost partition has made twice.
+    def _made_twice(self, partition: str, position: int, skip: Skip, to_its_end: bool = False) -> bool:
+        """Whether a state after a batch follows from batches that a reader of a lost partition has made twice; or
+        `to_its_end`: whether it does, or is one after a batch that is skipped behind them.
 
         It was further once than it was when it was decided what is skipped, and makes those batches again without rows that
         they had.  Who has applied them does not apply them again, and a replay applies the second ones (decision 0035).  Or
         its active standby was further, and keeps the state that follows from these rows.  All that follows from such batches
-        is marked.  As long as batches are skipped no event time comes with them, so that of the first ones stays."""
+        is marked."""
         for reader, after in skip.after.items():
             if partition == reader and reader not in self._active:
                 continue
@@ -141,7 +147,8 @@ class Twins:
             own = (skip.partition, skip.until)
             far = max((k for told, k in self._furthest.get(reader, {}).items() if own not in told), default=0)
             last = min(far, skip.until)
-            if last > after and after < position <= max(skip.until, self._follows(reader, last)[partition]):
+            ends = skip.until if to_its_end else 0
+            if last > after and after < position <= max(ends, self._follows(reader, last)[partition]):
                 return True
         return False
 

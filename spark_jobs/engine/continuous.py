@@ -12,13 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from reprise.spark_jobs.engine.chain import Chain, ChainError
 from reprise.spark_jobs.engine.jobs import Jobs
-from reprise.spark_jobs.errors import HostBusyError
-from reprise.spark_jobs.exchange.exchange import MOST_NODES, Exchange, first_line
+from reprise.spark_jobs.errors import HostBusyError, JobError
+from reprise.spark_jobs.exchange.exchange import MOST_NODES, Exchange, ExchangeError
 from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
 from reprise.spark_jobs.node.command import Order, Report
@@ -60,21 +59,22 @@ class ContinuousJobs:
         try:
             if self._exchange.desk.ready:
                 return self._round(orders, cancelled, patience_s)
-        except Py4JError as error:  # Spark is ending
-            raise ChainError(f"exchange {self.link}: {first_line(error)}") from error
+        except ExchangeError as error:
+            raise ChainError(f"exchange {self.link}: {error}") from error
         return self._chain.run(job, orders, stages, cancelled, patience_s)
 
     def _round(self, orders: Sequence[bytes], cancelled: threading.Event, patience_s: float) -> list[Report]:
-        desk, ends = self._exchange.desk, time.monotonic() + patience_s
+        desk, wait_s = self._exchange.desk, min(ANSWER_S, patience_s)
         desk.ask(lambda number: [encode_question(number, order) for order in orders])
-        busy_at = time.monotonic() + ANSWER_S
+        ends = time.monotonic() + wait_s
         while not desk.answered(LOOK_S):
             if cancelled.is_set():
                 raise ChainError("cancelled: a node was lost")
             if reason := self._exchange.failure:
                 raise ChainError(f"exchange {self.link} has ended: {reason}")
-            if time.monotonic() > min(busy_at, ends):
-                self._require_answers([slot for slot, answer in enumerate(desk.answers()) if not answer])
+            if time.monotonic() > ends:
+                silent = [slot for slot, answer in enumerate(desk.answers()) if not answer]
+                raise self._busy(silent, wait_s)
         reports = []
         for slot, answer in enumerate(desk.answers()):
             kind, body = decode_answer(answer)
@@ -83,18 +83,19 @@ class ContinuousJobs:
             reports.append(Report.decode(body))
         return reports
 
-    def _require_answers(self, silent: Sequence[int]) -> None:
-        """HostBusyError: that of one of these slots, which have not answered for too long, and what holds it up."""
+    def _busy(self, silent: Sequence[int], wait_s: float) -> JobError:
+        """What holds up the first of these slots, which have not answered for so long; none where all have by now."""
         desk = self._exchange.desk
         desk.ask(lambda number: [encode_question(number)] * len(self._exchange.hosts))
         desk.answered(QUESTION_S)
-        answers = desk.answers()
-        for slot in silent:
-            here = f"the partition host at {self._exchange.hosts[slot]} has not answered for {ANSWER_S:.0f} s"
-            if not answers[slot]:
-                raise HostBusyError(f"{here}, nor to the question why", slot)
-            busy = decode_answer(answers[slot])[1].decode()
-            raise HostBusyError(f"{here}: it has been {busy or 'between two pieces of work'}", slot)
+        if not silent:
+            return ChainError(f"no end within {wait_s:.0f} s")
+        slot, answer = silent[0], desk.answers()[silent[0]]
+        here = f"the partition host at {self._exchange.hosts[slot]} has not answered for {wait_s:.0f} s"
+        if not answer:
+            return HostBusyError(f"{here}, nor to the question why", slot)
+        busy = decode_answer(answer)[1].decode()
+        return HostBusyError(f"{here}: it has been {busy or 'between two pieces of work'}", slot)
 
     def close(self) -> None:
         """Ends the exchange, beside the caller."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("reprise.engine")
 
-MOST_WAITS = 50
-"""So many jobs are waited for readers that have not spoken; then what was asked for is restored."""
+MOST_WAITS, MOST_WAIT_S = 50, 15.0
+"""So many jobs, and seconds, are waited for readers that have not spoken; then what was asked for is restored."""
 
 FORGOTTEN = frozenset({FailureKind.NODE_LOST, FailureKind.STATE_LOST})
 """Failures by which a partition's state is gone, and nothing else is wrong with it."""
@@ -66,6 +66,8 @@ class Skipping:
     """The last wish for each partition that is done with: it has been at work since."""
     refused: dict[str, str] = field(default_factory=dict)
     """Partitions that somebody asked to let begin anew, and that are restored instead -> the id of that wish."""
+    _waits_since: float = 0.0
+    """When it was not taken over first for that."""
     _waited: int = 0
     """How often the desired state was not taken over yet, as readers of a partition that was asked for had not spoken."""
     _operators: Mapping[str, Operator] = field(default_factory=dict)
@@ -204,7 +206,7 @@ class Skipping:
         self._wait_for_readers(engine, self._asked.keys() & installs - chosen, back, stays)
         decided = self._decided
         if chosen != decided.keys():
-            until = max([_until(engine), *(self._shown[p] for p in chosen)])
+            until = _until(engine, max((self._shown[p] for p in chosen), default=0))
             decided = self._skips(chosen, until, stays)
         if decided != self._decided or self._doubtful:
             self._doubtful = True
@@ -229,7 +231,8 @@ class Skipping:
         why = "what reads it does not stay, or the driver is to end"
         hopeful = not (engine.drain.asked or asked & back)
         if hopeful and all(t in stays or t in asked for p in asked for t in self._readers(p)):
-            if self._waited < MOST_WAITS:
+            self._waits_since = self._waits_since if self._waited else engine.clock()
+            if self._waited < MOST_WAITS or engine.clock() - self._waits_since < MOST_WAIT_S:
                 self._waited += 1
                 raise NotYetError(
                     f"what reads {', '.join(sorted(asked))} has still to say what it has applied"
@@ -320,7 +323,8 @@ class Skipping:
         return Skip(partition, until, after, self._shown[partition], marked, needed)
 
 
-def _until(engine: Engine) -> int:
-    """The last batch that is skipped: the newest that is due, but not the one that ends the stream, which everybody has to
-    store."""
-    return engine.begun if engine.final is None else min(engine.begun, engine.final - 1)
+def _until(engine: Engine, shown: int) -> int:
+    """The last batch that is skipped: the newest that is due, or was shown, but not the one that ends the stream, which
+    everybody has to store."""
+    last = max(engine.begun, shown)
+    return last if engine.final is None else min(last, engine.final - 1)

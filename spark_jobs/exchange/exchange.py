@@ -34,7 +34,7 @@ unconfirmed (`reprise.spark_jobs.node.pump.WINDOW_BYTES`) no longer fits into wh
 
 
 class ExchangeError(JobError):
-    """An exchange that cannot begin."""
+    """An exchange that cannot begin, or does not answer."""
 
 
 def window_bytes(nodes: int) -> int:
@@ -98,7 +98,8 @@ class Exchange:
 
 
 class Desk:
-    """Sends each host of an exchange something, and collects what they answer, over Spark's RPC."""
+    """Sends each host of an exchange something, and collects what they answer, over Spark's RPC.  All but `close` raise
+    ExchangeError where Spark is ending."""
 
     def __init__(self, java: Any, slots: int) -> None:
         self._java, self._slots, self._number = java, slots, 0
@@ -106,21 +107,21 @@ class Desk:
     @property
     def ready(self) -> bool:
         """Whether all hosts can be reached."""
-        return bool(self._java.ready())
+        return bool(_called(self._java.ready))
 
     def ask(self, questions: Callable[[int], Sequence[bytes]]) -> None:
         """Send what belongs to the next round, given its number, to each slot."""
         self._number += 1
         parts = [part for one in questions(self._number) for part in (_LENGTH.pack(len(one)), one)]
-        self._java.begin(self._number, b"".join(parts))
+        _called(self._java.begin, self._number, b"".join(parts))
 
     def answered(self, within_s: float) -> bool:
         """Whether all have answered; waits for so long at most."""
-        return bool(self._java.all(round(1000 * within_s)))
+        return bool(_called(self._java.all, round(1000 * within_s)))
 
     def answers(self) -> list[bytes]:
         """What each slot has answered so far; empty: nothing."""
-        data, found, at = bytes(self._java.answers()), list[bytes](), 0
+        data, found, at = bytes(_called(self._java.answers)), list[bytes](), 0
         for _ in range(self._slots):
             (length,) = _LENGTH.unpack_from(data, at)
             at += _LENGTH.size + length
@@ -131,6 +132,13 @@ class Desk:
         """Nobody is reached by it any more."""
         with contextlib.suppress(Exception):  # Spark has ended with all that it had
             self._java.close()
+
+
+def _called(method: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return method(*arguments)
+    except Exception as error:
+        raise ExchangeError(first_line(error)) from error
 
 
 def in_group(context: SparkContext, group: str) -> None:

@@ -106,24 +106,22 @@ class Service:
         if order:
             self._ordered.put((exchange, number, order))
         else:
-            self._say(exchange, number, Kind.BUSY, self.host.busy.describe() or "")
+            self._say(exchange, number, Kind.BUSY, (self.host.busy.describe() or "").encode())
 
-    def _say(self, exchange: int, number: int, kind: Kind, text: str) -> None:
+    def _say(self, exchange: int, number: int, kind: Kind, body: bytes) -> None:
         if self._links is not None:
-            self._links.answer(exchange, encode_answer(number, kind, text.encode()))
+            self._links.answer(exchange, encode_answer(number, kind, body))
 
     def _follow(self) -> None:
         """Carry out the rounds that come by an exchange, one after the other."""
         while True:
             exchange, number, order = self._ordered.get()
             try:
-                report = self._round(order)
+                kind, body = Kind.REPORT, self._round(order).encode()
             except BaseException as error:  # also of user code that would end its process
                 traceback.print_exc()
-                self._say(exchange, number, Kind.ERROR, f"{type(error).__name__}: {error}")
-                continue
-            if self._links is not None:
-                self._links.answer(exchange, encode_answer(number, Kind.REPORT, report.encode()))
+                kind, body = Kind.ERROR, f"{type(error).__name__}: {error}".encode(errors="replace")
+            self._say(exchange, number, kind, body)
 
     def _round(self, order: bytes) -> Report:
         with self._turn.request():

@@ -1,9 +1,8 @@
 """When the sources of a node begin batches that were released before they were due.
 
-The driver tells each host with its orders when a batch is due, in seconds from then, and not by the clock of a machine:
-those of two machines differ.  Orders take a while to come, so the earliest moment that any of them gives is the best guess.
-
-Nothing rests on it but when rows are read: a host that begins too early or too late gives the same.
+Orders give the due time in seconds from their making, as the clocks of two machines differ.  An order is under way for an
+unknown time, so the estimate is the earliest due time of all orders.  Only the moment of reading depends on it: a host that
+begins early or late gives the same rows.  docs/decisions/0085-rounds-without-jobs.md.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from dataclasses import dataclass
 from reprise.spark_jobs.node.command import Due
 
 DRIFT = 1e-3
-"""Seconds per second by which a guess is let go: clocks of two machines drift apart less than that."""
+"""Seconds per second by which the estimate may grow: clocks of two machines drift apart less than that."""
 
 
 @dataclass(slots=True)
 class Pacing:
-    """The guess of one host.  Times are seconds of a clock that only grows."""
+    """The estimate of one host.  Times are seconds of a clock that only grows."""
 
     _interval_s: float = 0.0
     """0: batches are begun as soon as they are released."""
     _zero: float = math.inf
     """When batch 0 would have been due."""
     _told: float = 0.0
-    """When orders came last."""
+    """When the last orders came."""
     _epoch: int = 0
 
     def told(self, due: Due | None, epoch: int, now: float) -> None:
-        """Orders of a driver have come; None: it does not say when batches are due."""
+        """Take in orders of a driver; `due` None: batches begin when they are released."""
         interval_s = due.interval_s if due is not None else 0.0
         if (epoch, interval_s) != (self._epoch, self._interval_s):
             self._epoch, self._interval_s, self._zero = epoch, interval_s, math.inf

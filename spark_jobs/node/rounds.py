@@ -1,6 +1,6 @@
 """What a driver sends each host in a round, and what the host answers: a job without Spark's tasks.
 
-Both begin with the number of the round.  A question without orders is answered at once, by what holds the host up.
+Both begin with the number of the round.  A host answers a question without orders at once, with what it is doing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Kind(IntEnum):
     BUSY = 2
     """What holds it up; empty: nothing."""
     ATTACHED = 3
-    """Nobody has asked: this host has attached the exchange, and both of its relays are here."""
+    """Sent unasked: this host has attached the exchange, and both of its relays are connected."""
 
 
 NO_ROUND = 0
-"""What such an answer names."""
+"""Number of the round in such an answer."""
 
 
 def encode_question(number: int, order: bytes = b"") -> bytes:

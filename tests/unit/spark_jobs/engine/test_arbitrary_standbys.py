@@ -361,7 +361,7 @@ def test_output_waits_no_longer_than_its_readers_let_it_get_ahead(tmp_path: Path
         "everyBatches: 10", "everyBatches: 1000"
     )
     world = world_of(tmp_path, text)
-    world.run(past(50), limit=400)
+    world.run(past(50))
 
 
 def test_at_the_end_of_the_stream_no_output_waits(tmp_path: Path, readers: Readers) -> None:
@@ -371,7 +371,7 @@ def test_at_the_end_of_the_stream_no_output_waits(tmp_path: Path, readers: Reade
     engine = world.engine
     others = {p: n for p, n in AT.items() if p != "right.0"}
     world.want(1, engine.punctuations.newest, others, retain=True, standbys=STANDBYS)
-    world.run(lambda e: e.positions["left.0"] == 61, limit=400)
+    world.run(lambda e: e.positions["left.0"] == 61)
 
 
 @seeds(range(8), range(8, 18), 282)

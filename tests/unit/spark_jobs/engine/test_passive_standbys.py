@@ -128,7 +128,7 @@ def test_what_is_lost_on_its_way_is_in_the_next_delta(tmp_path: Path, expected: 
         assert sent(world, "d", "count.0").position == was
         assert world.engine.punctuations.newest > was
         assert world.engine.progress.standbys == {}, "a checkpoint is ahead of it"
-    world.run(all_ready, limit=10)
+    world.run(all_ready)
     goes_to_its_standby(world)
     finish(world, expected)
 
@@ -151,7 +151,7 @@ def test_a_delta_that_is_damaged_is_not_taken(tmp_path: Path, expected: Expected
         world.run(past(18))
         assert sent(world, "d", "count.0").position == was
     assert any("does not have its checksum" in said for said in world.engine.problems)
-    world.run(all_ready, limit=10)
+    world.run(all_ready)
     goes_to_its_standby(world)
     finish(world, expected)
 
@@ -218,7 +218,7 @@ def test_where_buffers_are_full_a_standby_is_not_ready_until_it_is_sent_more(
     world.run(ready_at(12))
     with pytest.MonkeyPatch.context() as patch:
         through(patch, lambda *_: None)
-        world.run(lambda e: past(45)(e) and not e.progress.standbys, limit=200)
+        world.run(lambda e: past(45)(e) and not e.progress.standbys)
     world.run(all_ready)
     goes_to_its_standby(world)
     finish(world, expected)
@@ -280,7 +280,7 @@ def test_a_state_that_cannot_be_frozen_for_a_standby_harms_nobody(tmp_path: Path
         world.run(past(15))
     assert any("nothing is sent to its standby: ValueError: no" in said for said in world.engine.problems)
     assert not world.engine.failed
-    world.run(all_ready, limit=10)
+    world.run(all_ready)
     finish(world, expected)
 
 
@@ -302,7 +302,7 @@ def test_a_standby_without_room_for_output_waits_for_the_next_delta(
         world.run(past(18))
         assert standby.position == was
     assert any("waits for the next delta: buffers" in said for said in world.engine.problems)
-    world.run(lambda e: e.progress.standbys.get("count.0", 0) > was, limit=10)
+    world.run(lambda e: e.progress.standbys.get("count.0", 0) > was)
     goes_to_its_standby(world)
     finish(world, expected)
 
@@ -355,7 +355,7 @@ def test_nothing_is_sent_of_a_batch_that_is_stepped_and_not_shown(tmp_path: Path
         tick(world, 3)
         assert sent(world, "d", "count.0").is_empty
         held[0] = False
-        world.run(all_ready, limit=20)
+        world.run(all_ready)
     goes_to_its_standby(world)
     finish(world, expected)
 
@@ -385,10 +385,10 @@ def test_a_copy_whose_input_was_dropped_is_not_ready(tmp_path: Path, expected: E
     world.run(ready_at(8))
     with pytest.MonkeyPatch.context() as patch:
         through(patch, lambda *_: None)
-        world.run(lambda e: not e.progress.standbys, limit=60)
+        world.run(lambda e: not e.progress.standbys)
         assert world.engine.punctuations.newest == 0
         assert world.engine.standbys.there["count.0"].at_work
-    world.run(all_ready, limit=20)
+    world.run(all_ready)
     finish(world, expected)
 
 
@@ -398,7 +398,7 @@ def test_a_copy_that_is_gone_is_sent_everything_again(tmp_path: Path, expected: 
     sent(world, "d", "count.0").copy = StateCopy()
     tick(world)
     assert world.engine.progress.standbys == {}
-    world.run(all_ready, limit=10)
+    world.run(all_ready)
     goes_to_its_standby(world)
     finish(world, expected)
 
