@@ -24,7 +24,7 @@ SLOW_FRAMES, SLOW_FRAME_S = 0.01, (0.1, 3.0)
 MOST_UNDER_WAY = 8
 """Frames from one node to another: there is no room for more."""
 HEARS_S = (0.02, 1.0)
-"""Until a host knows that its exchange is over."""
+"""From the death of a host until its exchanges end."""
 REFUSED_S = (0.05, 4.0)
 """Until a connection that is refused ends its exchange."""
 

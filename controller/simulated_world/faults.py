@@ -271,8 +271,7 @@ def nodes_cut(cluster: Cluster, fault: Fault) -> bool:
         return False
     how = "refused" if refuses else "waited for"
     cluster.world.note(f"nothing travels between {' and '.join(sorted(pair))}: it is {how}")
-    cluster.severed[pair] = cut = Severed(Signal(cluster.world), refuses)
-    cluster.world.call(fault.seconds, partial(_mended, cluster, pair, cut))
+    _sever(cluster, pair, refuses, fault.seconds)
     return True
 
 
@@ -283,9 +282,13 @@ def one_way_cut(cluster: Cluster, fault: Fault) -> bool:
     if not ways or (way := ways[fault.which % len(ways)]) in cluster.severed:
         return False
     cluster.world.note(f"nothing of {way[0]} comes to {way[1]}")
-    cluster.severed[way] = cut = Severed(Signal(cluster.world), False)
-    cluster.world.call(fault.seconds, partial(_mended, cluster, way, cut))
+    _sever(cluster, way, False, fault.seconds)
     return True
+
+
+def _sever(cluster: Cluster, link: Link, refuses: bool, seconds: float) -> None:
+    cluster.severed[link] = cut = Severed(Signal(cluster.world), refuses)
+    cluster.world.call(seconds, partial(_mended, cluster, link, cut))
 
 
 def _mended(cluster: Cluster, link: Link, cut: Severed) -> None:

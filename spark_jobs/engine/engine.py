@@ -298,7 +298,7 @@ class Engine:
         self.punctuations.lost(partition)
         # one that was announced before the loss, and is not due yet, would count as one after the recovery
         last = self.drain.asked or self.horizon == self.final
-        self.punctuations.give_up_between(self.begun, self.horizon + (not last))
+        self.punctuations.give_up(self.horizon - last, behind=self.begun)
         self.positions.pop(partition, None)
         self.counters.pop(partition, None)
         self.installing.discard(partition)

@@ -44,14 +44,10 @@ class Punctuations:
         """Nothing is announced any more."""
         self._acks.clear()
 
-    def give_up(self, upto: int) -> None:
-        """Punctuations up to batch `upto` will not be complete: a partition goes on behind them and does not pass them."""
-        for position in [k for k in self._acks if k <= upto]:
-            del self._acks[position]
-
-    def give_up_between(self, begun: int, last: int) -> None:
-        """Those behind batch `begun` and before `last` will not be complete."""
-        for position in [k for k in self._acks if begun < k < last]:
+    def give_up(self, upto: int, behind: int = -1) -> None:
+        """Punctuations up to batch `upto`, of those behind `behind`, will not be complete: a partition goes on after them
+        and does not pass them, or they were announced before it was lost."""
+        for position in [k for k in self._acks if behind < k <= upto]:
             del self._acks[position]
 
     def lost(self, partition: str) -> None:

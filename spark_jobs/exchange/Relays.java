@@ -337,19 +337,8 @@ public final class Relays {
     }
 
     /** Whether all inlets have told where they are, after so many milliseconds at most. */
-    public synchronized boolean met(long patience) throws InterruptedException {
-      long end = System.nanoTime() + patience * 1000000;
-      while (true) {
-        int missing = 0;
-        for (int slot = 0; slot < inlets.length; slot++) {
-          missing += inlets[slot] == null ? 1 : 0;
-        }
-        long left = (end - System.nanoTime()) / 1000000;
-        if (missing == 0 || left <= 0) {
-          return missing == 0;
-        }
-        wait(left);
-      }
+    public boolean met(long patience) throws InterruptedException {
+      return complete(inlets, patience);
     }
 
     /** Begin a round. Orders: length and bytes of what each slot is sent, in order. */
@@ -365,16 +354,21 @@ public final class Relays {
     }
 
     /** Whether all have answered, after so many milliseconds at most. */
-    public synchronized boolean all(long patience) throws InterruptedException {
+    public boolean all(long patience) throws InterruptedException {
+      return complete(answers, patience);
+    }
+
+    /** Not private: of such a method janino drops `synchronized`. */
+    synchronized boolean complete(Object[] found, long patience) throws InterruptedException {
       long end = System.nanoTime() + patience * 1000000;
       while (true) {
-        int missing = 0;
-        for (int slot = 0; slot < answers.length; slot++) {
-          missing += answers[slot] == null ? 1 : 0;
+        boolean complete = true;
+        for (int slot = 0; slot < found.length; slot++) {
+          complete = complete && found[slot] != null;
         }
         long left = (end - System.nanoTime()) / 1000000;
-        if (missing == 0 || left <= 0) {
-          return missing == 0;
+        if (complete || left <= 0) {
+          return complete;
         }
         wait(left);
       }

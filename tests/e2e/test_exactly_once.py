@@ -131,6 +131,9 @@ def test_three_of_four_nodes_are_lost_and_queries_come_back_by_value_as_nodes_co
     assert incident["kind"] == "correlated"
     log = (result.out / "logs" / "driver.log").read_text()
     assert "event=exchange " in log and "event=chained " not in log, "an exchange carries messages by default"
+    assert not re.search(r"event=job-failed .* reason='exchange \d+: ", log), (
+        "the driver's own end of it works"
+    )
 
 
 @pytest.mark.wide

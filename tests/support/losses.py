@@ -17,6 +17,7 @@ from tests.support.pumped_engine import PumpedNodes
 from tools.testbed.local_engine import World, tick
 
 MOVED = 4
+"""Jobs beside an exchange in which messages make at least the way that they make in one job of three stages."""
 
 
 def dies(world: World, node: str, job: int, stage: int) -> Callable[[int, int, int], None]:
