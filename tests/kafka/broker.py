@@ -57,8 +57,12 @@ class Broker:
         self.admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
 
     def send(self, topic: str, rows: Iterable[Any], partition: int = 0, **more: Any) -> None:
-        """Rows as JSON (bytes as they are) into one partition, acknowledged."""
-        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5, **self.settings})
+        """Rows as JSON (bytes as they are) into one partition, acknowledged, in their order.
+
+        One request in flight: a request that is repeated (a new partition has no leader yet) stays before the next one.
+        """
+        one = {"linger.ms": 5, "max.in.flight.requests.per.connection": 1}
+        producer = Producer({"bootstrap.servers": self.address, **one, **self.settings})
         for row in rows:
             value = row if isinstance(row, bytes) or row is None else json.dumps(row).encode()
             producer.produce(topic, value, partition=partition, **more)
