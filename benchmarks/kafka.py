@@ -223,7 +223,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(width=200)
     command.begin(options.out)
     config = ClusterConfig(
-        nodes=options.nodes, executor_memory_mb=MEMORY_MB, worker_memory_mb=MEMORY_MB + MEMORY_MB // 2,
+        nodes=options.nodes, executor_memory_mb=MEMORY_MB,
         cpu_milli=NODE_CPU_MILLI, start_timeout_s=400.0, java_options=("-XX:TieredStopAtLevel=4",),
     )  # fmt: skip
     with KafkaCluster(log_dir=options.out / "logs") as kafka, EmbeddedCluster(config) as cluster:

@@ -84,7 +84,6 @@ class Bench:
         config = ClusterConfig(
             nodes=self.options.nodes,
             executor_memory_mb=memory,
-            worker_memory_mb=memory + memory // 2,
             cpu_milli=NODE_CPU_MILLI,
             start_timeout_s=400.0,
             java_options=("-XX:TieredStopAtLevel=4",),

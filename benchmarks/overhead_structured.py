@@ -8,6 +8,7 @@ sink costs is in Reprise's figures only.
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import sys
 import time
@@ -17,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from reprise.controller.agent.announcing import announce
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
 from reprise.controller.local.cluster.process_reaper import MARK
 from reprise.controller.local.report.layout import write_atomically
@@ -118,6 +120,7 @@ def session(options: argparse.Namespace) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    atexit.register(announce(spark.sparkContext))
     _wait_for_executors(spark.sparkContext, options.host, options.nodes)
     return spark
 

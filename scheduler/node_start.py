@@ -21,8 +21,6 @@ class StartPhase(StrEnum):
     """It was asked for: the cluster on one machine was told to add it, or its pod was created."""
     AGENT = "agent"
     """Its agent has been started and has its imports."""
-    WORKER = "worker"
-    """Spark's master has accepted its Worker; there is none on Kubernetes."""
     HEARTBEAT = "heartbeat"
     """Its agent registers it in ZooKeeper."""
     EXECUTOR = "executor"

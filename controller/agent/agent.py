@@ -1,11 +1,9 @@
-"""The agent of one node: leads the node's session, runs its Spark Worker, and is its heartbeat in ZooKeeper.
+"""The agent of one node: leads the node's session, runs its executors, and is its heartbeat in ZooKeeper.
 
 Invariants
-- The znode `<root>/nodes/<node>` is there only while a Worker of this incarnation is registered with the
-  master.
 - Whatever the others have seen leave never comes back as the same incarnation: when the ZooKeeper session has
   expired
-  the agent kills all processes of its session but itself, starts a fresh Worker and registers with
+  the agent kills all processes of its session but itself, starts fresh executors and registers with
   incarnation + 1.
 - A lost connection is not a lost session: as long as ZooKeeper does not answer, the node works on. A session
   that
@@ -33,8 +31,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from reprise.controller import logs
+from reprise.controller.agent.executors import Executors, LocalExecutors
 from reprise.controller.agent.fencing import LifeRecord, Verdict
-from reprise.controller.agent.worker import Worker, WorkerProcess
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import ClientError, NodeExistsError, NoNodeError
@@ -50,7 +48,7 @@ TICK_S = 0.1
 GRACE = "grace"
 LEFT = 143
 _IDLE_LOOK_S = 0.3
-"""How soon a dead Worker is noticed while nothing else happens."""
+"""How soon an executor that has ended, or an application that wants one, is noticed."""
 
 
 class NodeAgent:
@@ -59,7 +57,7 @@ class NodeAgent:
     def __init__(
         self,
         options: argparse.Namespace,
-        worker: Worker,
+        executors: Executors,
         platform: Platform = PLATFORM,
         session: ZooKeeperSession | None = None,
     ) -> None:
@@ -69,13 +67,13 @@ class NodeAgent:
         self._cpu_milli: int = options.cpu_milli
         self._labels = dict(one.split("=", 1) for one in options.label)
         self._timeout: float = options.session_timeout_ms / 1000
-        self._worker = worker
+        self._executors = executors
         self._zk = session or make_client(options.zk, self._timeout)
         self._events: queue.SimpleQueue[str] = platform.signals()
         self._life = LifeRecord(self._timeout, platform.elapsed())
         self._life_lock = threading.Lock()
         self._still = platform.lock()
-        """Held while the worker is stopped and the event is put that says so, and while it is let go on if there is none:
+        """Held while executors are stopped and the event is put that says so, and while they are let go on if there is none:
         the answer to an earlier freeze never undoes one that the ticker finds meanwhile."""
         self._incarnation = 0
         self._started = self._now()
@@ -100,10 +98,10 @@ class NodeAgent:
         try:
             self._run()
         finally:
-            self._worker.end_all()
+            self._executors.end_all()
 
     def _run(self) -> None:
-        self._worker.start()
+        self._executors.start()
         self._zk.add_listener(self._listen)
         self._zk.start(timeout=60)
         self._join()
@@ -160,7 +158,7 @@ class NodeAgent:
                 was_frozen = self._life.tick(self._platform.elapsed())
             if was_frozen:
                 with self._still:
-                    self._worker.freeze()
+                    self._executors.freeze()
                     self._events.put("woke")
 
     # the deciding thread
@@ -206,31 +204,24 @@ class NodeAgent:
             self._seen_leaving()
 
     def _seen_leaving(self) -> None:
-        """Others may run by now what runs here, and no record says whether they do."""
-        self._renew()
-
-    def _renew(self) -> None:
-        """End this incarnation and begin the next."""
-        self._worker.end_all()
+        """Others may run by now what runs here, and no record says whether they do: this incarnation ends, and the next one
+        begins."""
+        self._executors.end_all()
         self._held = False
         self._incarnation += 1
         self._started = self._now()
         self._requested = self._heartbeat = None
-        self._worker.start()
+        self._executors.start()
         self._dirty = True
         log.info("event=renewed node=%s incarnation=%d", self._node, self._incarnation)
 
     def _look_around(self) -> None:
         if self._held:
             self._release_if_confirmed()
-        if not self._worker.alive:
-            log.warning("event=worker-ended node=%s incarnation=%d", self._node, self._incarnation)
-            self._renew()
-            self._dirty = True
         if self._held:
             return
-        self._worker.keep_spare()
-        if (self._dirty or not self._worker.registered or not self._registered_in) and self._zk.connected:
+        self._executors.keep()
+        if (self._dirty or not self._registered_in) and self._zk.connected:
             try:
                 self._bring_up_to_date()
             except ClientError as error:
@@ -245,7 +236,7 @@ class NodeAgent:
         with self._still:
             if not self._events.empty():  # a LOST would be in the queue before a new session could answer
                 return
-            self._worker.thaw()
+            self._executors.thaw()
         self._held = False
         self._dirty = True
         log.info("event=released node=%s incarnation=%d", self._node, self._incarnation)
@@ -255,13 +246,12 @@ class NodeAgent:
         self._wait(self._zk.exists_async("/"))
 
     def _bring_up_to_date(self) -> None:
-        """Make the znodes say what is: none without a registered Worker, one a served root with it."""
-        wanted = self._served() if self._worker.registered else frozenset()
+        """Make the znodes say what is: one a served root."""
+        wanted = self._served()
         for root in self._registered_in - wanted:
             self._erase(root)
-        if wanted:
-            self._heartbeat = self._heartbeat or self._now()
-            self._store_incarnation()
+        self._heartbeat = self._heartbeat or self._now()
+        self._store_incarnation()
         for root in sorted(wanted):
             self._write(root)
             if self._leaves_at is not None and root != node_tree.CONTROL:
@@ -285,7 +275,6 @@ class NodeAgent:
             self._started,
             self._timeout,
             self._requested,
-            self._worker.registered_at,
             self._heartbeat,
             self._labels,
         )
@@ -355,7 +344,7 @@ def _label(text: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Command line: options of the node, then the Worker's command after `--`."""
+    """Command line: options of the node."""
     parser = argparse.ArgumentParser(prog="node_agent")
     parser.add_argument("--node", required=True)
     parser.add_argument("--host", required=True)
@@ -378,15 +367,18 @@ def main(arguments: list[str]) -> None:
         default=0.0,
         help="seconds between SIGTERM and the end, in which the node is emptied",
     )
-    parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--log", type=Path, required=True)
-    parser.add_argument("worker", nargs="+", help="command line of the Worker")
+    parser.add_argument("--scratch", type=Path, required=True, help="folder of the node's own")
+    parser.add_argument(
+        "--applications", type=Path, required=True, help="folder of applications that want an executor"
+    )
+    parser.add_argument("--log", type=Path, required=True, help="where a partition host that waits prints")
     options = parser.parse_args(arguments)
     if os.getsid(0) != os.getpid():
         os.setsid()
     logs.setup(level=logging.WARNING)
     log.setLevel(logging.INFO)
-    NodeAgent(options, WorkerProcess(options.worker, options.scratch, options.log)).run()
+    executors = LocalExecutors(options.node, options.host, options.scratch, options.applications, options.log)
+    NodeAgent(options, executors).run()
 
 
 if __name__ == "__main__":

@@ -10,13 +10,15 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from reprise.controller.agent import spare_host
+from reprise.controller.agent import processes, spare_host
+from reprise.controller.agent.executors import OfSession
 from reprise.controller.agent.java import find_java
 from reprise.controller.agent.jvm import class_path, conf_dir, spark_home
-from reprise.controller.agent.worker import WorkerProcess
+from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.errors import StartError
 
 BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
@@ -49,16 +51,21 @@ def command_line(environment: Mapping[str, str], java_home: Path, home: Path) ->
     return [*java, *options, f"-Xms{memory}", f"-Xmx{memory}", BACKEND, *arguments]
 
 
-class ExecutorProcess(WorkerProcess):
+@dataclass(slots=True)
+class ExecutorProcess(OfSession):
     """The process of at most one executor, started once."""
+
+    command: Sequence[str]
+    scratch: Path
+    """The executor's folder."""
+    _process: subprocess.Popen[bytes] | None = None
+    _spare: SpareHost = field(default_factory=SpareHost)
 
     @classmethod
     def of(cls, environment: Mapping[str, str], scratch: Path) -> ExecutorProcess:
         """The process that Spark's environment variables describe."""
         java = find_java(scratch / "java")
-        return cls(
-            command_line(environment, java, spark_home()), scratch / "executor", scratch / "executor.log"
-        )
+        return cls(command_line(environment, java, spark_home()), scratch / "executor")
 
     def start(self) -> None:
         """Start it in a fresh folder; its output is the container's."""
@@ -79,10 +86,18 @@ class ExecutorProcess(WorkerProcess):
         )
         self._spare.start(environment)
 
-    def keep_spare(self) -> None:
+    def keep(self) -> None:
         """Another one is never needed: a pod ends with its executor."""
 
     @property
-    def registered(self) -> bool:
-        """The driver itself says which executors have registered; a node counts only when it does."""
-        return self.alive
+    def alive(self) -> bool:
+        """Whether the executor runs.  The driver itself knows which ones have registered."""
+        return self._process is not None and self._process.poll() is None
+
+    def end_all(self) -> None:
+        """See `Executors`."""
+        processes.kill(self.others)
+        if self._process is not None:
+            self._process.wait()
+        self._process = None
+        self._spare.ended()

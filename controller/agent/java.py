@@ -69,7 +69,7 @@ def find_java(
 def _system_candidates(environ: Mapping[str, str]) -> list[Path]:
     candidates = []
     if home := environ.get("JAVA_HOME"):
-        candidates.append(Path(home).absolute() / "bin" / "java")  # Workers have folders of their own
+        candidates.append(Path(home).absolute() / "bin" / "java")  # executors have folders of their own
     if on_path := shutil.which("java", path=environ.get("PATH", os.defpath)):
         candidates.append(Path(on_path).resolve())
     return candidates

@@ -18,11 +18,7 @@ Python workers, and C2 would compile on the cores that the workers need. No perf
 temporary folder."""
 
 MASTER = "org.apache.spark.deploy.master.Master"
-WORKER = "org.apache.spark.deploy.worker.Worker"
 ZOOKEEPER = "org.apache.zookeeper.server.ZooKeeperServerMain"
-
-REGISTERED = "Successfully registered with master"
-"""What a Worker logs, at INFO, once the master has accepted it."""
 
 _LOG4J = """\
 status = error
@@ -34,7 +30,6 @@ appender.err.target = SYSTEM_ERR
 appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = %d{{{time}}} %p %c{{1}} %m%n%ex{{8}}
 """
-_TELL_REGISTRATION = f"logger.worker.name = {WORKER}\nlogger.worker.level = info\n"
 
 
 def spark_home() -> Path:
@@ -43,14 +38,6 @@ def spark_home() -> Path:
     if spec is None or spec.origin is None:
         raise StartError("pyspark is not installed")
     return Path(spec.origin).parent
-
-
-def scala_version(home: Path) -> str:
-    """2.13 for jars/spark-core_2.13-4.3.0.jar. Spark's scripts find it out; a Worker started without them
-    must be told, or it cannot start executors."""
-    for jar in (home / "jars").glob("spark-core_*.jar"):
-        return jar.name.removeprefix("spark-core_").split("-", 1)[0]
-    raise StartError(f"no Spark in {home}")
 
 
 def conf_dir(home: Path) -> Path:
@@ -98,12 +85,10 @@ class Jvm:
             "JAVA_HOME": str(self.java_home),
             "SPARK_HOME": str(self.home),
             "SPARK_CONF_DIR": str(conf_dir(self.home)),
-            "SPARK_SCALA_VERSION": scala_version(self.home),
             "SPARK_LOCAL_IP": host,
             "SPARK_LOCAL_HOSTNAME": host,
         }
 
     def write_log_config(self) -> None:
-        """Warnings to standard error, which the cluster sends to a file; and the line that tells of
-        registration."""
-        self.log_config.write_text(log_config("HH:mm:ss.SSS") + _TELL_REGISTRATION, encoding="utf-8")
+        """Warnings to standard error, which the cluster sends to a file."""
+        self.log_config.write_text(log_config("HH:mm:ss.SSS"), encoding="utf-8")

@@ -25,7 +25,6 @@ from pathlib import Path
 from reprise.controller import logs
 from reprise.controller.agent.agent import LEFT, NodeAgent
 from reprise.controller.agent.executor import ExecutorProcess
-from reprise.controller.agent.worker import Worker
 from reprise.controller.zookeeper import membership, paths
 from reprise.controller.zookeeper.errors import (
     BadVersionError,
@@ -59,13 +58,14 @@ class ExecutorAgent(NodeAgent):
     def __init__(
         self,
         options: argparse.Namespace,
-        worker: Worker,
+        executor: ExecutorProcess,
         root: str,
         alive: Path,
         platform: Platform = PLATFORM,
         session: ZooKeeperSession | None = None,
     ) -> None:
-        super().__init__(options, worker, platform, session)
+        super().__init__(options, executor, platform, session)
+        self._executor = executor
         self._root, self._alive = root, alive
         self._joined = False
         self._asked = float("-inf")
@@ -73,7 +73,7 @@ class ExecutorAgent(NodeAgent):
 
     def _run(self) -> None:
         self._incarnation = 1
-        self._worker.start()
+        self._executors.start()
         self._zk.add_listener(self._listen)
         self._zk.start_async()
         self._platform.begin(self._tick_forever, "ticker")
@@ -113,13 +113,15 @@ class ExecutorAgent(NodeAgent):
             return False
         return f"{self._node}#{self._incarnation}" not in assigned.values()
 
-    def _renew(self) -> None:
-        """No second life in a pod, which ends with its executor."""
-        raise PodEnds(EXECUTOR_ENDED)
+    def _look_around(self) -> None:
+        if not self._executor.alive:
+            log.warning("event=executor-ended node=%s", self._node)
+            raise PodEnds(EXECUTOR_ENDED)
+        super()._look_around()
 
     def _seen_leaving(self) -> None:
         """The executor stands still until it is known whether the pod was given up."""
-        self._worker.freeze()
+        self._executors.freeze()
         self._held = True
 
     def _confirm(self) -> None:
@@ -132,7 +134,7 @@ class ExecutorAgent(NodeAgent):
 
     def _fenced(self, why: str) -> None:
         log.warning("event=fenced node=%s reason=%r", self._node, why)
-        self._worker.end_all()
+        self._executors.end_all()
         raise PodEnds(FENCED)
 
     def _bring_up_to_date(self) -> None:
@@ -181,8 +183,8 @@ def main(environment: Mapping[str, str]) -> None:
         os.setsid()
     scratch = Path(environment.get("REPRISE_SCRATCH", "/tmp/reprise"))
     scratch.mkdir(parents=True, exist_ok=True)
-    worker = ExecutorProcess.of(environment, scratch)
-    ExecutorAgent(options_of(environment), worker, environment["REPRISE_ROOT"], scratch / ALIVE).run()
+    executor = ExecutorProcess.of(environment, scratch)
+    ExecutorAgent(options_of(environment), executor, environment["REPRISE_ROOT"], scratch / ALIVE).run()
 
 
 def options_of(environment: Mapping[str, str]) -> argparse.Namespace:

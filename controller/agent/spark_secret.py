@@ -3,8 +3,8 @@
 Spark's RPC accepts serialised Java objects, which is to say code, from whoever reaches a port; on a machine with several
 users loopback is no boundary.  Each cluster makes a secret of its own when it starts.
 
-Invariant: the secret is in no command line, as everybody on the machine can read these.  Master and Workers find it in
-their environment (a Worker hands it on to its executors in theirs), drivers in a file that only their user can read.
+Invariant: the secret is in no command line, as everybody on the machine can read these.  The master and agents, which
+start executors, find it in their environment; drivers find it in a file that only their user can read.
 
 The cipher is AES/GCM, so that what was changed on its way is refused; with AES/CTR, Spark's default, it would not be.
 """
@@ -44,7 +44,7 @@ class SparkSecret:
         write_private(self.properties, "\n".join(lines) + "\n")
 
     def daemon_options(self) -> list[str]:
-        """Options of the JVM of a master or Worker; nothing secret."""
+        """Options of the JVM of a master; nothing secret."""
         return [f"-D{name}={value}" for name, value in AUTHENTICATION.items()]
 
     def daemon_environment(self) -> dict[str, str]:

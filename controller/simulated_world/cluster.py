@@ -82,8 +82,8 @@ class Cluster:
         machine.boot(round(self.resource.nodes.cpu_cores * 1000))
         return machine
 
-    def worker_registered(self, machine: Machine) -> None:
-        """Every application starts an executor there."""
+    def starts_executors(self, machine: Machine) -> None:
+        """One of every application."""
         for application in self.applications:
             application.offer(machine)
 
@@ -115,7 +115,7 @@ class Cluster:
 
         self.world.begin(process, run, "driver")
         for machine in self.machines.values():
-            if machine.worker_lives(machine.worker_number):
+            if machine.has_executors(machine.round):
                 application.offer(machine)
 
     def _driver_ended(self) -> None:

@@ -1,4 +1,4 @@
-"""Modelled machines: each has the real agent of a node, a worker of Spark as the agent sees it, and executors below that."""
+"""Modelled machines: each has the real agent of a node, and modelled executors below it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from reprise.controller.simulated_world.cluster import Cluster
     from reprise.controller.simulated_world.spark import Executor
 
-WORKER_S = (0.3, 1.2)
-"""Until the master has accepted a worker."""
+STARTS_S = (0.3, 1.2)
+"""Until the agent has started its executors."""
 RACK = "rack"
 """The label of a machine that says in which rack it is."""
 GRACE_S = 4.0
@@ -23,8 +23,8 @@ GRACE_S = 4.0
 
 
 class Machine:
-    """A node's machine and all that runs there.  It is also the worker that its agent leads
-    (`reprise.controller.agent.worker`)."""
+    """A node's machine and all that runs there.  It is also what its agent leads
+    (`reprise.controller.agent.executors`)."""
 
     def __init__(self, world: World, ensemble: Ensemble, cluster: Cluster, name: str, rack: int) -> None:
         self.world, self.ensemble, self.cluster = world, ensemble, cluster
@@ -36,10 +36,11 @@ class Machine:
         self.node_agent: NodeAgent | None = None
         """What runs in `agent`, once it has begun."""
         self.executors: list[Process] = []
-        """Processes below the worker, of whichever driver."""
+        """Processes below the agent, of whichever driver."""
         self.left: Executor | None = None
         """Whose host waits here for the executor of another driver."""
-        self.worker_number, self.registered_at = 0, None  # type: int, float | None
+        self.round, self._started = 0, False
+        """How often executors were started or ended here, and whether they may run now."""
         self.disk_full = False
         self._held = False
         """Whether the agent has stopped what runs below it."""
@@ -113,33 +114,30 @@ class Machine:
         self.ensemble.look()
 
     def _end_below(self) -> None:
-        self.worker_number, self.registered_at = self.worker_number + 1, None
+        self.round, self._started = self.round + 1, False
         for process in self.executors:
             self.world.kill(process)
         self.executors = []
 
-    # -- the worker, as the agent sees it ------------------------------------------------------------------------------
+    # -- executors, as the agent sees them -----------------------------------------------------------------------------
 
-    def worker_lives(self, number: int) -> bool:
-        return self.alive and self.worker_number == number and self.registered_at is not None
+    def has_executors(self, number: int) -> bool:
+        """Whether those of that round may run."""
+        return self.alive and self.round == number and self._started
 
     def start(self) -> None:
         self._held = False
-        number = self.worker_number = self.worker_number + 1
+        number = self.round = self.round + 1
 
-        def register() -> None:
-            if self.alive and self.worker_number == number:
-                self.registered_at = EPOCH + self.world.now
-                self.cluster.worker_registered(self)
+        def begin() -> None:
+            if self.alive and self.round == number:
+                self._started = True
+                self.cluster.starts_executors(self)
 
-        self.world.call(self.world.between(*WORKER_S), register)
+        self.world.call(self.world.between(*STARTS_S), begin)
 
-    @property
-    def registered(self) -> bool:
-        return self.registered_at is not None
-
-    def keep_spare(self) -> None:
-        """Hosts start at once here."""
+    def keep(self) -> None:
+        """Applications start executors here."""
 
     def freeze(self) -> None:
         self._held = True

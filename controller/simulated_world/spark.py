@@ -1,6 +1,6 @@
 """Modelled Spark: one application a driver, an executor with its partition host on each node, and jobs that take time.
 
-What is modelled: executors register some time after their worker, and the next one is started where one has died
+What is modelled: executors register some time after their start, and the next one is started where one has died
 alone; all of an application's executors end with its driver; the driver hears of a dead executor after a while, and
 of one that is stopped never; a job runs its stages one after the other, waits for the slowest, and fails as a whole; a
 task fetches its messages from the executors that hold them, and where it cannot, it waits or its job fails.
@@ -105,11 +105,11 @@ class Application:
         driver.on_death.append(self.end)
 
     def offer(self, machine: Machine) -> None:
-        """A worker has registered: an executor will be started there."""
-        self.world.call(self.world.between(*REGISTERS_S), lambda: self._start(machine, machine.worker_number))
+        """An executor is started there, and will register."""
+        self.world.call(self.world.between(*REGISTERS_S), lambda: self._start(machine, machine.round))
 
     def _start(self, machine: Machine, number: int) -> None:
-        if not (self.driver.alive and machine.worker_lives(number)) or machine.name in self.executors:
+        if not (self.driver.alive and machine.has_executors(number)) or machine.name in self.executors:
             return
         executor = self._taken(machine) or self._begun(machine)
         self.executors[machine.name] = executor
@@ -155,7 +155,7 @@ class Application:
         return End(self.exchanges, executor.process, executor.machine.name, heard)
 
     def _died(self, executor: Executor) -> None:
-        """Spark hears of it, and starts another one where the worker lives."""
+        """Spark hears of it, and the agent starts another one."""
         if self.exchanges is not None:
             self.exchanges.lost(executor.machine.name)
 

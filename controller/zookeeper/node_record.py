@@ -39,7 +39,7 @@ class NodeRecord:
     node: str
     host: str
     incarnation: int
-    """1 for the first start; +1 for each start after a fence or the death of the Worker."""
+    """1 for the first start; +1 for each start after a fence."""
     pid: int
     """The node agent, which leads the node's session."""
     cpu_milli: int
@@ -49,8 +49,6 @@ class NodeRecord:
     """Timeout of the agent's ZooKeeper session."""
     requested: float | None = None
     """When the node was asked for, seconds since the epoch; None: nobody told the agent."""
-    worker: float | None = None
-    """When the agent saw that this incarnation's Worker was registered; None where there is none."""
     heartbeat: float | None = None
     """When this incarnation was first registered in ZooKeeper."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +80,6 @@ def parse_node(raw: bytes, path: str = NODES) -> NodeRecord:
         started=f.number("started"),
         session_s=f.number("session_s", SESSION_S),  # records of older agents do not say
         requested=f.maybe_number("requested"),
-        worker=f.maybe_number("worker"),
         heartbeat=f.maybe_number("heartbeat"),
         labels=f.mapping("labels", as_text, {}),
     )

@@ -136,7 +136,6 @@ def node_of(x: NodeRecord) -> Node:
     said = {
         StartPhase.REQUESTED: x.requested,
         StartPhase.AGENT: x.started,
-        StartPhase.WORKER: x.worker,
         StartPhase.HEARTBEAT: x.heartbeat,
     }
     start = NodeStart({phase: at for phase, at in said.items() if at is not None})

@@ -172,7 +172,6 @@ def cluster_config(resource: StreamTopology) -> ClusterConfig:
     return ClusterConfig(
         nodes=resource.nodes.count,
         executor_memory_mb=memory,
-        worker_memory_mb=memory + memory // 2,
         cpu_milli=milli_cpu(resource.nodes.cpu_cores),
         start_timeout_s=240.0,
     )

@@ -46,7 +46,7 @@ SETTINGS = {
     "spark.dynamicAllocation.enabled": "false",
     "spark.cleaner.periodicGC.interval": "2min",
     "spark.excludeOnFailure.enabled": "false",
-    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.standalone.executorRemoveDelayOnDisconnection": "0s",  # no Worker knows why one has ended
     "spark.speculation": "false",
     "spark.shuffle.io.maxRetries": "0",
     "spark.rpc.io.connectionTimeout": "30s",

@@ -5,8 +5,7 @@ from __future__ import annotations
 READER_BYTES = 32 << 20
 """What one node takes in before its host has read it, from all others together."""
 EXECUTOR_CORES = 5
-"""By name only, as relays sleep: two relays, two more while the next exchange starts, and one for other jobs.  A standalone
-Worker has to offer as many, or a node would get two executors."""
+"""By name only, as relays sleep: two relays, two more while the next exchange starts, and one for other jobs."""
 SETTINGS = {
     "spark.executor.cores": str(EXECUTOR_CORES),
     "spark.shuffle.streaming.networkBufferSize": "64",  # no frame is smaller: each is sent when it is written

@@ -70,12 +70,6 @@ class Service:
         """Seconds for which it outlives its executor."""
         return self.host.grace_s
 
-    def keeps_folder(self) -> None:
-        """Have its folder count as used: it may be in that of an application which has ended, and Spark's Worker removes
-        such folders when nothing in them is new (`spark.worker.cleanup.enabled`)."""
-        with contextlib.suppress(OSError):
-            os.utime(self.host.folder)
-
     def answer(self, head: dict[str, Any], blobs: list[bytes]) -> tuple[Bundles, Report | None]:
         """One stage of a job, in turn; the first begins with its orders."""
         order = (int(head["epoch"]), int(head["job"]))
@@ -244,7 +238,6 @@ def _serve_executor(service: Service, name: str, home: Path, parent: int, place:
                 stays = place is not None and service.grace_s > 0
                 if place is not None and stays:
                     marked = marked or place.stays()
-                    service.keeps_folder()
                 time.sleep(LOOK_S if stays else 1.0)
             listener.shutdown(socket.SHUT_RDWR)  # else whoever waits in it goes on waiting
     with contextlib.suppress(OSError):

@@ -36,13 +36,17 @@ ROOT = "/reprise/default/first"
 _DRIVER = """
 import os, sys, time
 from pyspark import SparkConf, SparkContext
+from reprise.controller.agent.announcing import announce
+from reprise.spark_jobs.engine.chain import executors
 master, wanted, executor_options, driver_options = sys.argv[1:]
 conf = (SparkConf().setMaster(master).setAppName("probe").set("spark.executor.memory", "512m")
         .set("spark.executor.cores", "5").set("spark.ui.enabled", "false")
         .set("spark.executor.extraJavaOptions", executor_options).set("spark.driver.extraJavaOptions", driver_options)
-        .set("spark.scheduler.minRegisteredResourcesRatio", "1.0").set("spark.cores.max", wanted)
-        .set("spark.scheduler.maxRegisteredResourcesWaitingTime", "600s"))
+        .set("spark.locality.wait", "0s"))
 context = SparkContext(conf=conf)
+withdraw = announce(context)
+while len(executors(context, os.environ["SPARK_LOCAL_IP"])) < int(wanted):
+    time.sleep(0.1)
 def where(_):
     time.sleep(0.5)
     return os.environ["SPARK_LOCAL_IP"]
@@ -50,6 +54,7 @@ hosts = set(context.parallelize(range(4 * int(wanted)), 4 * int(wanted)).map(whe
 print("HOSTS", *sorted(hosts), flush=True)
 if "REPRISE_TEST_STAY" in os.environ:
     sys.stdin.read()
+withdraw()
 context.stop()
 """
 
@@ -58,16 +63,19 @@ context.stop()
 _READY = """
 import os, sys, time
 from pyspark import SparkContext
+from reprise.controller.agent.announcing import announce
 from reprise.spark_jobs.engine.chain import configuration, executors, warm
 master, here, executor_options, driver_options = sys.argv[1:]
 context = SparkContext(conf=configuration(master, "ready", {
-    "spark.executor.memory": "512m", "spark.cores.max": "1", "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+    "spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
     "spark.executor.extraJavaOptions": executor_options, "spark.driver.extraJavaOptions": driver_options}))
+withdraw = announce(context)
 while not (hosts := executors(context, here)):
     time.sleep(0.1)
 began, met = warm(context, hosts[0])
 print("READY", hosts[0], met - began, flush=True)
 sys.stdin.read()
+withdraw()
 context.stop()
 """
 
@@ -121,7 +129,7 @@ def test_a_job_runs_on_every_node_and_a_kill_leaves_no_process_of_a_node(cluster
         doomed = cluster.nodes[-1]
         session = session_of(cluster, doomed)
         running = processes.members([session])
-        assert len(running) >= 5  # agent, Worker, executor, Python daemon, Python worker
+        assert len(running) >= 5  # agent, host, executor, Python daemon, Python worker
         assert len({os.getpgid(p.pid) for p in running}) > 1, "pyspark's daemon has a group of its own"
         EmbeddedCluster.kill(cluster, [doomed])
         assert processes.members([session]) == []
@@ -247,13 +255,26 @@ def test_a_thawed_node_comes_back_as_a_new_incarnation(cluster: EmbeddedCluster)
     assert zombies.isdisjoint(p.pid for p in processes.members([session]))
 
 
-def test_a_dead_worker_is_replaced_by_a_new_incarnation(cluster: EmbeddedCluster) -> None:
-    node = cluster.nodes[0]
-    before = incarnations(cluster)[node]
-    session = session_of(cluster, node)
-    worker = next(p for p in processes.members([session]) if p.parent == session.leader)
-    processes.send(worker, signal.SIGKILL)
-    until(lambda: incarnations(cluster).get(node, before) == before + 1, "the next incarnation")
+def test_a_dead_executor_is_followed_by_another_one_and_ends_with_its_driver(
+    cluster: EmbeddedCluster,
+) -> None:
+    before, session = incarnations(cluster), session_of(cluster, cluster.nodes[0])
+
+    def running() -> list[processes.Process]:
+        found = processes.members([session])
+        return [p for p in found if b"--executor-id" in Path(f"/proc/{p.pid}/cmdline").read_bytes()]
+
+    driver = start_driver(cluster, len(cluster.nodes), REPRISE_TEST_STAY="1")
+    try:
+        hosts_used(driver)
+        (first,) = running()
+        processes.send(first, signal.SIGKILL)
+        until(lambda: running() not in ([], [first]), "the next executor")
+        assert incarnations(cluster) == before
+    finally:
+        driver.kill()
+        driver.communicate()
+    until(lambda: not running(), "the executor has ended")
 
 
 @pytest.mark.parametrize("how", ["restart", "long outage", "frozen"])
@@ -335,7 +356,7 @@ def test_sigkill_of_the_owner_leaves_nothing() -> None:
     owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     token, scratch = owner.stdout.readline().split()
-    assert len(marked(token)) >= 6  # ZooKeeper, master, two agents, two Workers
+    assert len(marked(token)) >= 6  # ZooKeeper, master, two agents, two hosts that wait
     owner.kill()
     owner.wait()
     owner.stdout.close()

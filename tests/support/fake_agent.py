@@ -1,4 +1,4 @@
-"""What an agent leads and asks, in memory: a Worker that is told to start and to end, and a session that may go."""
+"""What an agent leads and asks, in memory: executors that it is told to start and to end, and a session that may go."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from reprise.spark_jobs.platform import Platform
 SESSION_S = 3.0
 
 
-class FakeWorker:
-    """At most one, as an agent sees it; `said` is what happened to it, in order."""
+class FakeExecutors:
+    """As an agent sees them; `said` is what happened to them, in order."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.spares = 0
-        """How often a host was to be kept ready."""
-        self.alive, self.registered = False, False
-        self.registered_at: float | None = 1002.5
+        self.kept = 0
+        """How often they were to be kept running."""
+        self.alive = False
 
     def start(self) -> None:
         self.said.append("start")
-        self.alive = self.registered = True
+        self.alive = True
 
     def end_all(self) -> None:
         self.said.append("end")
-        self.alive = self.registered = False
+        self.alive = False
 
-    def keep_spare(self) -> None:
-        self.spares += 1
+    def keep(self) -> None:
+        self.kept += 1
 
     def freeze(self) -> None:
         self.said.append("freeze")
@@ -48,7 +47,7 @@ class AgentScene:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tree: MemoryServer | None = None) -> None:
         self.tree = tree or MemoryServer()
         self.zk = MemorySession(self.tree)
-        self.worker = FakeWorker()
+        self.executors = FakeExecutors()
         self.now = 1000.0
         monkeypatch.setattr(agent_module, "make_client", lambda *_: self.zk)
         self.platform = Platform(elapsed=lambda: self.now)
@@ -65,7 +64,7 @@ class AgentScene:
     def begin(self, agent: agent_module.NodeAgent) -> None:
         """As far as it goes before it waits for its first event."""
         self.agent = agent
-        self.worker.start()
+        self.executors.start()
         self.zk.add_listener(agent._listen)
 
     def turn(self) -> None:
@@ -84,7 +83,7 @@ class AgentScene:
         """Nothing of the node runs; then its ticker finds out."""
         self.now += seconds
         if self.agent._life.tick(self.now):
-            self.worker.freeze()
+            self.executors.freeze()
             self.agent._events.put("woke")
 
     def outage(self, seconds: float, new_session: int) -> None:

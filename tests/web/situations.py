@@ -70,7 +70,7 @@ def with_numbers(resource: StreamTopology, seen: Observation) -> Observation:
     arrived = max(node.id for node in seen.nodes.values() if node.name in ("n11", "n12"))
     asked = seen.incident.opened_at + 1.0
     took = {
-        StartPhase.REQUESTED: 0.0, StartPhase.AGENT: 0.6, StartPhase.WORKER: 1.9, StartPhase.HEARTBEAT: 2.1,
+        StartPhase.REQUESTED: 0.0, StartPhase.AGENT: 0.6, StartPhase.HEARTBEAT: 0.7,
         StartPhase.EXECUTOR: 2.6, StartPhase.TASK: 4.4, StartPhase.HOST: 4.7, StartPhase.READY: 4.9, StartPhase.PLANNED: 5.0,
         StartPhase.WORK: 5.8,
     }  # fmt: skip

@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 from pyspark import SparkContext
 
+from reprise.controller.agent.announcing import announce
 from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.spark_jobs.engine.chain import configuration
 from reprise.spark_jobs.exchange.exchange import (
@@ -79,6 +80,7 @@ class Lab:
         conf = configuration(arguments["master"], "exchange", settings)
         self.context = SparkContext(conf=conf)
         self.context.setLogLevel("ERROR")
+        self.withdraw = announce(self.context)
         nodes = arguments["nodes"]
         self.addresses = sorted(nodes)
         ids = until(self._executors, "executors")
@@ -93,6 +95,7 @@ class Lab:
     def close(self) -> None:
         for host in self.hosts.values():
             host.end()
+        self.withdraw()
         self.context.stop()
 
     # -- what steps are made of

@@ -23,6 +23,8 @@ def main(target: Path) -> None:
         os.environ.update(cluster.spark_env())
         from pyspark import SparkConf, SparkContext
 
+        from reprise.controller.agent.announcing import announce
+
         settings = {
             "spark.executor.memory": f"{config.executor_memory_mb}m",
             "spark.executor.extraJavaOptions": cluster.executor_java_options(),
@@ -36,10 +38,12 @@ def main(target: Path) -> None:
             .setAll(list(settings.items()))
         )
         context = SparkContext(conf=conf)
+        withdraw = announce(context)
         pairs = context.parallelize([(i, bytes(100_000)) for i in range(8)], 4).partitionBy(4).persist()
         moved = pairs.map(lambda pair: (pair[0] + 1, pair[1])).partitionBy(4)
         if context.union([pairs, moved]).count() != 16:
             raise SystemExit("the training job went wrong")
+        withdraw()
         context.stop()
 
 

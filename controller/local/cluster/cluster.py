@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from reprise.controller.agent import processes
+from reprise.controller.agent import applications, processes
 from reprise.controller.agent.agent import GRACE
 from reprise.controller.agent.java import find_java
-from reprise.controller.agent.jvm import MASTER, WORKER, Jvm
+from reprise.controller.agent.jvm import MASTER, Jvm
 from reprise.controller.agent.processes import Session
 from reprise.controller.agent.spark_secret import SparkSecret
 from reprise.controller.errors import EmbeddedError, StartError, UnknownNodeError, ZooKeeperError
@@ -35,12 +35,8 @@ from reprise.controller.zookeeper.client import make_client
 from reprise.controller.zookeeper.errors import ClientError, NoNodeError, RecordError
 from reprise.controller.zookeeper.node_record import NodeRecord, parse_node
 from reprise.controller.zookeeper.session import ZooKeeperSession
-from reprise.spark_jobs.exchange.settings import EXECUTOR_CORES
 
 Progress = Callable[[str], None]
-WORKER_TIMEOUT_S = 20
-"""After how long without a heartbeat the master drops a Worker; killed ones it drops at once, as their
-connection ends."""
 
 
 @dataclass(slots=True)
@@ -66,7 +62,7 @@ class EmbeddedCluster:
     # life
 
     def start(self, progress: Progress = lambda _: None) -> None:
-        """Returns when all nodes are registered with the master and in ZooKeeper. Leaves nothing if it
+        """Returns when all nodes are registered in ZooKeeper. Leaves nothing if it
         raises."""
         with self._lock:
             if self._reaper is not None:
@@ -105,6 +101,7 @@ class EmbeddedCluster:
             heap_mb=config.daemon_heap_mb, access=self._access,
         )  # fmt: skip
         self.zookeeper.launch()
+        self.applications.mkdir(mode=0o700)
         self._secret = SparkSecret(reaper.scratch / "spark-driver.conf")
         self._secret.write()
         self._start_master(head)
@@ -128,7 +125,10 @@ class EmbeddedCluster:
             str(ui_port),
             heap_mb=self.config.daemon_heap_mb,
         )
-        command[1:1] = self._daemon_options()
+        command[1:1] = [
+            "-Dspark.ui.killEnabled=false",
+            *self._secret.daemon_options(),
+        ]  # nobody logs in there
         log = self.log_dir / "master.log"
         process, _ = launch.spawn(command, self._daemon_environment(head), log)
         self._master = process
@@ -185,18 +185,12 @@ class EmbeddedCluster:
     def _agent_command(self, name: str, host: str, requested: float) -> list[str]:
         config = self.config
         scratch = self._running().scratch / "nodes" / name
-        worker = self._jvm.command(
-            WORKER, "--host", host, "--cores", str(EXECUTOR_CORES),
-            "--memory", f"{config.worker_memory_mb}m", "--webui-port", "0",
-            "--work-dir", str(scratch / "work"), self.master_url, heap_mb=config.daemon_heap_mb,
-        )  # fmt: skip
-        worker[1:1] = self._daemon_options()
         return [
             sys.executable, "-m", "reprise.controller.agent.agent", "--node", name, "--host", host,
             "--zk", self.zk_hosts, "--cpu-milli", str(config.cpu_milli),
             "--session-timeout-ms", str(config.session_timeout_ms), "--scratch", str(scratch),
             "--requested", f"{requested:.3f}", *self._labels(),
-            "--log", str(self.log_dir / f"{name}-worker.log"), "--", *worker,
+            "--applications", str(self.applications), "--log", str(self.log_dir / f"{name}-host.log"),
         ]  # fmt: skip
 
     def _labels(self) -> list[str]:
@@ -267,7 +261,7 @@ class EmbeddedCluster:
             ready,
             f"nodes {', '.join(wanted)}",
             timeout_s if timeout_s is not None else self.config.start_timeout_s,
-            log=self.log_dir / f"{missing}-worker.log",
+            log=self.log_dir / f"{missing}-agent.log",
         )
 
     # ZooKeeper
@@ -335,6 +329,11 @@ class EmbeddedCluster:
         return self._running().scratch
 
     @property
+    def applications(self) -> Path:
+        """Where applications announce that they want executors (`controller.agent.applications`)."""
+        return self.scratch / "applications"
+
+    @property
     def token(self) -> str:
         """The mark of this cluster's processes (see `reaper`)."""
         return self._running().token
@@ -351,6 +350,7 @@ class EmbeddedCluster:
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": self.submit_arguments(),
+            applications.FOLDER: str(self.applications),
         }
 
     def submit_arguments(self, *more: str) -> str:
@@ -367,11 +367,8 @@ class EmbeddedCluster:
 
     # inside
 
-    def _daemon_options(self) -> list[str]:
-        return [*_DAEMON_OPTIONS, *self._secret.daemon_options()]
-
     def _daemon_environment(self, host: str) -> dict[str, str]:
-        """The environment of the master, and of an agent and the Worker below it."""
+        """The environment of the master, and of an agent and the executors below it."""
         mark = self._running().environment()
         return self._jvm.environment(host) | mark | self._secret.daemon_environment()
 
@@ -393,10 +390,3 @@ class EmbeddedCluster:
                     f"no such node: {', '.join(unknown)} (there are {', '.join(self._nodes)})"
                 )
             return {name: self._nodes[name] for name in names}
-
-
-_DAEMON_OPTIONS = (
-    f"-Dspark.worker.timeout={WORKER_TIMEOUT_S}",
-    "-Dspark.deploy.maxExecutorRetries=-1",
-    "-Dspark.ui.killEnabled=false",  # the master's page asks nobody who they are
-)

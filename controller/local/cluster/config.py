@@ -23,12 +23,8 @@ class ClusterConfig:
     """Heap of the one executor of a node, MiB. Default 512: a little above Spark's least of 450; memory that
     is not touched costs nothing, so twenty such heaps fit on a laptop."""
 
-    worker_memory_mb: int = 1024
-    """Memory that a Worker offers to executors, MiB; must cover `executor_memory_mb`. It is bookkeeping, not
-    a heap. Less than twice the executor memory, so that one node never gets two executors."""
-
     daemon_heap_mb: int = 128
-    """Heap of the master, ZooKeeper and each Worker, MiB. Default 128: they use about 40 with ten nodes."""
+    """Heap of the master and of ZooKeeper, MiB. Default 128: they use about 40 with ten nodes."""
 
     cpu_milli: int = 1000
     """CPU that a node announces to the planner, in thousandths of a core. Default one core, as a node has one
@@ -81,10 +77,6 @@ class ClusterConfig:
         if self.executor_memory_mb < SPARK_MIN_EXECUTOR_MB:
             raise ConfigError(
                 f"executor_memory_mb: {self.executor_memory_mb} < {SPARK_MIN_EXECUTOR_MB}, Spark's least"
-            )
-        if self.worker_memory_mb < self.executor_memory_mb:
-            raise ConfigError(
-                f"worker_memory_mb: {self.worker_memory_mb} < executor_memory_mb {self.executor_memory_mb}"
             )
         for name in ("daemon_heap_mb", "cpu_milli", "session_timeout_ms", "start_timeout_s"):
             if getattr(self, name) <= 0:

@@ -148,7 +148,6 @@ class _Run:
         settings = ClusterConfig(
             nodes=wanted,
             executor_memory_mb=memory,
-            worker_memory_mb=memory + memory // 2,
             cpu_milli=milli_cpu(resource.nodes.cpu_cores),
             labels=self.config.labels,
             session_timeout_ms=self.config.session_timeout_ms,

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from reprise.controller.agent import agent as agent_module
-from reprise.controller.agent import spare_host
 from reprise.controller.agent.agent import NodeAgent
-from reprise.controller.agent.executor import ExecutorProcess
-from reprise.controller.agent.jvm import REGISTERED
-from reprise.controller.agent.spare_host import SpareHost
-from reprise.controller.agent.worker import WorkerProcess
 from reprise.controller.simulated_world.memory_zookeeper import MemoryServer
 from reprise.controller.zookeeper import node_record as node_tree
 from reprise.controller.zookeeper import session
-from reprise.controller.zookeeper.access import AUTH
 from reprise.controller.zookeeper.errors import SessionError
 from reprise.controller.zookeeper.node_record import CONTROL, INCARNATIONS, ROOTS, parse_node, root_name
 from reprise.controller.zookeeper.session import SessionState
@@ -32,9 +24,9 @@ ROOT = "/reprise/default/flights"
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> AgentScene:
-    """Its Worker runs and has registered; nothing was told to ZooKeeper yet."""
+    """Its executors were started; ZooKeeper has no record of it yet."""
     scene = AgentScene(monkeypatch)
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.executors), scene.platform))
     scene.agent._join()
     return scene
 
@@ -70,12 +62,13 @@ def test_it_says_when_the_phases_of_its_start_were_over_and_the_same_in_every_se
     scene.agent._started = 1001.0
     scene.turn()
     first = parse_node(scene.record(CONTROL) or b"")
-    assert (first.requested, first.started, first.worker, first.heartbeat) == (1000.0, 1001.0, 1002.5, 1003.0)
+    assert (first.requested, first.started, first.heartbeat) == (1000.0, 1001.0, 1003.0)
     now[0] = 1050.0
     scene.outage(SESSION_S * 3, new_session=101)
     scene.turn()
     assert parse_node(scene.record(CONTROL) or b"") == first
-    scene.worker.alive = False
+    scene.lives(1.0)
+    scene.expire(new_session=102)
     scene.turn()
     second = parse_node(scene.record(CONTROL) or b"")
     assert (second.requested, second.started, second.heartbeat) == (None, 1050.0, 1050.0), (
@@ -83,37 +76,11 @@ def test_it_says_when_the_phases_of_its_start_were_over_and_the_same_in_every_se
     )
 
 
-def test_a_worker_is_registered_from_when_its_log_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(SpareHost, "start", lambda *_: None)
-    monkeypatch.setattr(subprocess, "Popen", lambda *_args, **_more: None)
-    monkeypatch.setattr(time, "time", lambda: 1002.0)
-    worker = WorkerProcess(["worker"], tmp_path / "node", tmp_path / "log")
-    (tmp_path / "log").write_text(f"{REGISTERED} in a former life\n")
-    worker.start()
-    assert not worker.registered and worker.registered_at is None
-    with (tmp_path / "log").open("a") as log:
-        log.write(f"INFO {REGISTERED} spark://127.0.1.1:7077\n")
-    assert worker.registered and worker.registered_at == 1002.0
-    worker.start()
-    assert worker.registered_at is None
-
-
-def test_without_a_registered_worker_it_stands_nowhere(scene: AgentScene) -> None:
-    scene.worker.registered = False
-    scene.turn()
-    assert scene.record(CONTROL) is None
-    scene.worker.registered = True
-    scene.turn()
-    assert incarnation(scene) == 1
-
-
 def test_a_name_that_was_used_before_goes_on_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = MemoryServer()
     tree.put(f"{INCARNATIONS}/n1", b"6")
     scene = AgentScene(monkeypatch, tree)
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.executors), scene.platform))
     scene.agent._join()
     scene.turn()
     assert incarnation(scene) == 7
@@ -122,7 +89,7 @@ def test_a_name_that_was_used_before_goes_on_counting(monkeypatch: pytest.Monkey
 
 def test_a_connection_that_is_lost_while_it_begins_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, lost = AgentScene(monkeypatch), {"ensure_path", "get"}
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.executors), scene.platform))
 
     def once(request: str) -> None:
         if request in lost:
@@ -136,19 +103,11 @@ def test_a_connection_that_is_lost_while_it_begins_is_waited_for(monkeypatch: py
     assert not lost and incarnation(scene) == 1
 
 
-def test_a_dead_worker_is_followed_by_the_next_incarnation(scene: AgentScene) -> None:
-    scene.turn()
-    scene.worker.alive = False
-    scene.turn()
-    assert scene.worker.said == ["start", "end", "start"]
-    assert incarnation(scene) == 2
-
-
 def test_a_session_lost_in_an_outage_is_registered_again_and_nothing_ends(scene: AgentScene) -> None:
     scene.turn()
     scene.outage(SESSION_S * 3, new_session=101)
     scene.turn()
-    assert scene.worker.said == ["start"]
+    assert scene.executors.said == ["start"]
     assert incarnation(scene) == 1
     assert scene.tree.owners[f"{CONTROL}/nodes/n1"] == 101
 
@@ -158,7 +117,7 @@ def test_a_session_that_was_lost_while_the_node_was_frozen_ends_its_incarnation(
     scene.is_frozen(SESSION_S * 2)
     scene.expire(new_session=101)
     scene.turn()
-    assert scene.worker.said == ["start", "freeze", "end", "start"]
+    assert scene.executors.said == ["start", "freeze", "end", "start"]
     assert incarnation(scene) == 2
 
 
@@ -167,7 +126,7 @@ def test_a_session_lost_for_no_reason_that_is_known_ends_the_incarnation(scene: 
     scene.lives(1.0)
     scene.expire(new_session=101)
     scene.turn()
-    assert scene.worker.said == ["start", "end", "start"]
+    assert scene.executors.said == ["start", "end", "start"]
 
 
 def test_a_node_that_thaws_within_its_session_goes_on_when_zookeeper_has_answered(scene: AgentScene) -> None:
@@ -175,10 +134,10 @@ def test_a_node_that_thaws_within_its_session_goes_on_when_zookeeper_has_answere
     scene.zk.client.state = SessionState.SUSPENDED
     scene.is_frozen(SESSION_S / 2)
     scene.turn()
-    assert scene.worker.said == ["start", "freeze"], "nobody has confirmed it yet"
+    assert scene.executors.said == ["start", "freeze"], "nobody has confirmed it yet"
     scene.zk.becomes(SessionState.CONNECTED)
     scene.turn()
-    assert scene.worker.said == ["start", "freeze", "thaw"]
+    assert scene.executors.said == ["start", "freeze", "thaw"]
     assert incarnation(scene) == 1
 
 
@@ -188,7 +147,7 @@ def test_while_zookeeper_is_away_the_node_works_on(scene: AgentScene) -> None:
     for _ in range(3):
         scene.lives(SESSION_S)
         scene.turn()
-    assert scene.worker.said == ["start"]
+    assert scene.executors.said == ["start"]
     scene.zk.becomes(SessionState.CONNECTED)
     scene.turn()
     assert incarnation(scene) == 1
@@ -245,7 +204,7 @@ def test_the_end_of_the_agent_is_the_end_of_its_node(
     monkeypatch.setattr(scene.agent, "_run", fails)
     with pytest.raises(RuntimeError):
         scene.agent.run()
-    assert scene.worker.said[-1] == "end", "a node without an agent would be one that nobody can fence"
+    assert scene.executors.said[-1] == "end", "a node without an agent would be one that nobody can fence"
 
 
 def test_roots_are_quoted_names(scene: AgentScene) -> None:
@@ -254,43 +213,16 @@ def test_roots_are_quoted_names(scene: AgentScene) -> None:
     assert scene.agent._roots == {ROOT, "/reprise/other/x"}
 
 
-def test_a_host_is_kept_ready_for_the_next_executor_but_not_while_it_is_unknown_who_runs_here(
+def test_executors_are_kept_running_but_not_while_it_is_unknown_who_runs_here(
     scene: AgentScene,
 ) -> None:
     scene.turn()
-    before = scene.worker.spares
+    before = scene.executors.kept
     assert before > 0
     scene.agent._held = True
     scene.zk.client.state = SessionState.SUSPENDED
     scene.turn()
-    assert scene.worker.spares == before
-
-
-def test_a_worker_and_an_executor_have_a_host_started_with_their_variables(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """In a folder that is there and empty, of which the executor hears; the agent's own secrets are not among them."""
-    started: list[dict[str, str]] = []
-    popen: list[dict[str, str]] = []
-    monkeypatch.setattr(SpareHost, "start", lambda _self, environment, _out=None: started.append(environment))
-    monkeypatch.setattr(subprocess, "Popen", lambda *_args, env, **_more: popen.append(env))
-    monkeypatch.setenv("SPARK_EXECUTOR_POD_IP", "127.0.1.1")
-    monkeypatch.setenv(AUTH, "secret")
-    worker = WorkerProcess(["worker"], tmp_path / "node", tmp_path / "log")
-    worker.start()
-    assert started == popen
-    assert AUTH not in started[0]
-    waiting = Path(started[0][spare_host.FOLDER])
-    assert waiting.parent == tmp_path / "node" and not list(waiting.iterdir())
-    kept: list[Path] = []
-    monkeypatch.setattr(SpareHost, "keep", lambda _self, output: kept.append(output))
-    worker.keep_spare()
-    assert kept == [tmp_path / "log"]
-    ExecutorProcess(["executor"], tmp_path / "executor", tmp_path / "executor.log").start()
-    assert started[1] == popen[1]
-    assert started[1]["SPARK_LOCAL_IP"] == "127.0.1.1"
-    waiting = Path(started[1][spare_host.FOLDER])
-    assert waiting == tmp_path / "spare" and not list(waiting.iterdir())
+    assert scene.executors.kept == before
 
 
 def test_sigterm_is_a_notice_and_the_node_ends_when_it_is_over(
@@ -311,7 +243,7 @@ def test_sigterm_is_a_notice_and_the_node_ends_when_it_is_over(
     assert json.loads(scene.tree.znodes[path].data) == {"by": 1010.0, "reason": "SIGTERM"}
     assert scene.tree.owners[path] == scene.zk.id
     assert f"{CONTROL}/leaving/n1#1" not in scene.tree.znodes
-    assert scene.worker.alive
+    assert scene.executors.alive
     scene.agent._leave_in_time()
     now[0] = 1010.0
     with pytest.raises(SystemExit) as ended:
@@ -321,7 +253,7 @@ def test_sigterm_is_a_notice_and_the_node_ends_when_it_is_over(
 
 def test_sigterm_ends_a_node_that_still_waits_for_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = AgentScene(monkeypatch)
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.executors), scene.platform))
 
     def wait_for_zookeeper(timeout: float) -> None:
         signal.raise_signal(signal.SIGTERM)
@@ -334,7 +266,7 @@ def test_sigterm_ends_a_node_that_still_waits_for_zookeeper(monkeypatch: pytest.
     finally:
         signal.signal(signal.SIGTERM, before)
     assert ended.value.code == agent_module.LEFT
-    assert not scene.worker.alive, "what runs on the node ends with its agent"
+    assert not scene.executors.alive, "what runs on the node ends with its agent"
 
 
 def test_a_notice_of_an_older_session_is_given_again(scene: AgentScene, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AgentScene:
     """Its executor runs; nothing was told to ZooKeeper yet."""
     scene = AgentScene(monkeypatch)
     scene.begin(
-        ExecutorAgent(scene.options, cast(Any, scene.worker), ROOT, tmp_path / "alive", scene.platform)
+        ExecutorAgent(scene.options, cast(Any, scene.executors), ROOT, tmp_path / "alive", scene.platform)
     )
     scene.agent._incarnation = 1
     return scene
@@ -47,7 +47,7 @@ def test_a_pod_begins_with_what_its_environment_says(monkeypatch: pytest.MonkeyP
         "REPRISE_CPU_MILLI": "500",
     }
     options = options_of(environment)
-    scene.begin(ExecutorAgent(options, cast(Any, scene.worker), ROOT, tmp_path / "alive", scene.platform))
+    scene.begin(ExecutorAgent(options, cast(Any, scene.executors), ROOT, tmp_path / "alive", scene.platform))
     scene.agent._incarnation = 1
     scene.turn()
     record = parse_node(scene.tree.records[HEARTBEAT][0])
@@ -73,14 +73,14 @@ def test_a_pod_that_was_given_up_before_it_came_never_registers(scene: AgentScen
     scene.tree.put(MEMBER, fenced("its machine is not ready"))
     ends_with(scene, FENCED)
     assert HEARTBEAT not in scene.tree.records
-    assert scene.worker.said == ["start", "end"]
+    assert scene.executors.said == ["start", "end"]
 
 
 def test_a_pod_that_is_given_up_ends_as_soon_as_it_hears(scene: AgentScene) -> None:
     scene.turn()
     scene.tree.put(MEMBER, fenced("the pod is deleted"))
     ends_with(scene, FENCED)
-    assert scene.worker.said == ["start", "end"]
+    assert scene.executors.said == ["start", "end"]
 
 
 def test_a_pod_whose_record_was_removed_ends_too(scene: AgentScene) -> None:
@@ -108,7 +108,7 @@ def test_an_outage_ends_nothing_and_the_heartbeat_is_made_again(scene: AgentScen
     scene.turn()
     scene.outage(SESSION_S * 3, new_session=101)
     scene.turn()
-    assert scene.worker.said == ["start"]
+    assert scene.executors.said == ["start"]
     assert scene.tree.owners[HEARTBEAT] == 101
     assert parse_node(scene.tree.records[HEARTBEAT][0]).incarnation == 1
 
@@ -125,11 +125,11 @@ def test_a_pod_whose_session_expired_stands_still_until_the_record_says_what_it_
     scene.expire(new_session=101)
     if given_up:
         ends_with(scene, FENCED)
-        assert scene.worker.said[-1] == "end" and "thaw" not in scene.worker.said
+        assert scene.executors.said[-1] == "end" and "thaw" not in scene.executors.said
     else:
         scene.turn()
-        assert scene.worker.said[0] == "start" and scene.worker.said[-1] == "thaw"
-        assert "end" not in scene.worker.said
+        assert scene.executors.said[0] == "start" and scene.executors.said[-1] == "thaw"
+        assert "end" not in scene.executors.said
         assert scene.tree.owners[HEARTBEAT] == 101
 
 
@@ -139,7 +139,7 @@ def test_a_frozen_pod_that_zookeeper_does_not_answer_stays_still(scene: AgentSce
     scene.is_frozen(SESSION_S)
     for _ in range(3):
         scene.turn()
-    assert "thaw" not in scene.worker.said and "end" not in scene.worker.said
+    assert "thaw" not in scene.executors.said and "end" not in scene.executors.said
 
 
 def test_a_pod_that_is_told_to_leave_takes_its_heartbeat_away_first(scene: AgentScene) -> None:
@@ -147,7 +147,7 @@ def test_a_pod_that_is_told_to_leave_takes_its_heartbeat_away_first(scene: Agent
     scene.agent._events.put("leaving")
     ends_with(scene, LEFT)
     assert HEARTBEAT not in scene.tree.records
-    assert scene.worker.said == ["start"], "its executor ends after that, with the pod"
+    assert scene.executors.said == ["start"], "its executor ends after that, with the pod"
 
 
 def test_a_pod_that_is_told_to_leave_in_an_outage_leaves(scene: AgentScene) -> None:
@@ -159,7 +159,7 @@ def test_a_pod_that_is_told_to_leave_in_an_outage_leaves(scene: AgentScene) -> N
 
 def test_a_pod_has_one_life_and_ends_with_its_executor(scene: AgentScene) -> None:
     scene.turn()
-    scene.worker.alive = False
+    scene.executors.alive = False
     ends_with(scene, EXECUTOR_ENDED)
 
 
@@ -214,7 +214,7 @@ def test_a_pod_that_thaws_within_its_session_asks_whether_it_was_given_up(
     else:
         scene.tree.put(MEMBER, fenced("its machine is not ready"))
     ends_with(scene, FENCED)
-    assert scene.worker.said == ["start", "freeze", "end"]
+    assert scene.executors.said == ["start", "freeze", "end"]
 
 
 def test_the_heartbeat_of_an_older_session_is_replaced_as_it_would_vanish_later(scene: AgentScene) -> None:

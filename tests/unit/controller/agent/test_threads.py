@@ -79,7 +79,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> AgentScene:
 @pytest.fixture
 def pod(scene: AgentScene, tmp_path: Path) -> Iterator[Life]:
     alive = tmp_path / pod_agent.ALIVE
-    life = Life(scene, lambda on: ExecutorAgent(scene.options, cast(Any, scene.worker), ROOT, alive, on))
+    life = Life(scene, lambda on: ExecutorAgent(scene.options, cast(Any, scene.executors), ROOT, alive, on))
     until(lambda: HEARTBEAT in scene.tree.records)
     yield life
     scene.agent._events.put("fenced")
@@ -89,7 +89,7 @@ def pod(scene: AgentScene, tmp_path: Path) -> Iterator[Life]:
 
 @pytest.fixture
 def node(scene: AgentScene) -> Iterator[Life]:
-    life = Life(scene, lambda platform: NodeAgent(scene.options, cast(Any, scene.worker), platform))
+    life = Life(scene, lambda platform: NodeAgent(scene.options, cast(Any, scene.executors), platform))
     until(lambda: scene.record(CONTROL) is not None)
     yield life
     scene.agent._leaves_at = 0.0
@@ -103,7 +103,7 @@ def test_a_pod_says_that_its_deciding_thread_lives_and_leaves_when_it_is_told(
     alive = tmp_path / pod_agent.ALIVE
     os.utime(alive, (1.0, 1.0))
     until(lambda: alive.stat().st_mtime > 1.0)
-    assert scene.worker.said == ["start"] and parse_node(scene.tree.records[HEARTBEAT][0]).incarnation == 1
+    assert scene.executors.said == ["start"] and parse_node(scene.tree.records[HEARTBEAT][0]).incarnation == 1
     scene.agent._told_to_leave()
     assert pod.ends() == LEFT
     assert HEARTBEAT not in scene.tree.records
@@ -114,11 +114,11 @@ def test_a_pod_ends_with_its_executor_and_hears_at_once_that_it_was_given_up(
 ) -> None:
     scene.tree.put(MEMBER, membership.fenced("the pod is deleted"))
     assert pod.ends() == FENCED
-    assert scene.worker.said == ["start", "end"]
+    assert scene.executors.said == ["start", "end"]
 
 
 def test_a_pod_whose_executor_ends_is_gone(scene: AgentScene, pod: Life) -> None:
-    scene.worker.alive = False
+    scene.executors.alive = False
     assert pod.ends() == EXECUTOR_ENDED
 
 
@@ -137,21 +137,13 @@ def test_a_pod_that_has_nothing_leaves_before_its_grace_is_over(scene: AgentScen
     assert pod.ends() == LEFT
 
 
-def test_a_node_whose_worker_dies_comes_back_as_the_next_incarnation(scene: AgentScene, node: Life) -> None:
-    assert parse_node(scene.record(CONTROL) or b"").incarnation == 1
-    scene.worker.alive = False
-    until(lambda: parse_node(scene.record(CONTROL) or b"").incarnation == 2)
-    scene.agent._told_to_leave()
-    assert node.ends() == LEFT
-
-
 def test_a_session_that_expires_under_a_living_node_ends_its_incarnation(
     scene: AgentScene, node: Life
 ) -> None:
     scene.expire(new_session=101)
     until(lambda: scene.tree.owners.get(f"{CONTROL}/nodes/n1") == 101)
     assert parse_node(scene.record(CONTROL) or b"").incarnation == 2
-    assert scene.worker.said == ["start", "end", "start"]
+    assert scene.executors.said == ["start", "end", "start"]
 
 
 def test_sigterm_in_the_middle_of_work_is_a_notice_and_all_that_runs_ends_with_the_agent(
@@ -164,7 +156,7 @@ def test_sigterm_in_the_middle_of_work_is_a_notice_and_all_that_runs_ends_with_t
             sys.exit()
 
     scene.agent = agent = NodeAgent(
-        scene.options, cast(Any, scene.worker), Platform(sleep=sleep, begin=begin)
+        scene.options, cast(Any, scene.executors), Platform(sleep=sleep, begin=begin)
     )
 
     def tell() -> None:
@@ -180,7 +172,7 @@ def test_sigterm_in_the_middle_of_work_is_a_notice_and_all_that_runs_ends_with_t
         over.set()
         signal.signal(signal.SIGTERM, before)
     assert ended.value.code == LEFT
-    assert scene.worker.said == ["start", "end"]
+    assert scene.executors.said == ["start", "end"]
 
 
 def ticks(scene: AgentScene, gaps: list[float]) -> None:
@@ -194,32 +186,32 @@ def ticks(scene: AgentScene, gaps: list[float]) -> None:
         scene.now += gap
 
     scene.begin(
-        NodeAgent(scene.options, cast(Any, scene.worker), Platform(elapsed=lambda: scene.now, sleep=sleep))
+        NodeAgent(scene.options, cast(Any, scene.executors), Platform(elapsed=lambda: scene.now, sleep=sleep))
     )
     with pytest.raises(SystemExit):
         scene.agent._tick_forever()
 
 
-def test_the_ticker_stops_the_worker_after_a_gap_and_not_before(scene: AgentScene) -> None:
+def test_the_ticker_stops_executors_after_a_gap_and_not_before(scene: AgentScene) -> None:
     ticks(scene, [0.1, 0.1, SESSION_S / 2 - 0.01])
-    assert scene.worker.said == ["start"] and scene.agent._events.empty()
+    assert scene.executors.said == ["start"] and scene.agent._events.empty()
 
 
-def test_the_ticker_puts_its_event_when_the_worker_stands_still(scene: AgentScene) -> None:
-    """Were the event there before, the answer to it could let the worker go on before it is stopped, which it then stays."""
+def test_the_ticker_puts_its_event_when_executors_stand_still(scene: AgentScene) -> None:
+    """Were the event there before, the answer to it could let executors go on before they are stopped for good."""
     there: list[bool] = []
-    freeze = scene.worker.freeze
-    scene.worker.freeze = lambda: (freeze(), there.append(scene.agent._events.empty()))[0]  # type: ignore[method-assign,func-returns-value]
+    freeze = scene.executors.freeze
+    scene.executors.freeze = lambda: (freeze(), there.append(scene.agent._events.empty()))[0]  # type: ignore[method-assign,func-returns-value]
     ticks(scene, [0.1, SESSION_S / 2, 0.1])
     assert there == [True]
-    assert scene.worker.said == ["start", "freeze"] and scene.agent._events.get() == "woke"
+    assert scene.executors.said == ["start", "freeze"] and scene.agent._events.get() == "woke"
 
 
 def test_an_answer_to_an_earlier_freeze_does_not_let_go_on_what_a_second_one_stops(scene: AgentScene) -> None:
-    """ZooKeeper had answered, and the node was frozen again before the worker was let go on: by now others may run what it
+    """ZooKeeper had answered, and the node was frozen again before executors were let go on: by now others may run what it
     ran.  It must not run between the second freeze and the look at what that means."""
     releases: list[threading.Thread] = []
-    freeze = scene.worker.freeze
+    freeze = scene.executors.freeze
 
     def freeze_and_be_answered() -> None:
         freeze()
@@ -229,11 +221,11 @@ def test_an_answer_to_an_earlier_freeze_does_not_let_go_on_what_a_second_one_sto
         thread.join(0.2)
         releases.append(thread)
 
-    scene.worker.freeze = freeze_and_be_answered  # type: ignore[method-assign]
+    scene.executors.freeze = freeze_and_be_answered  # type: ignore[method-assign]
     ticks(scene, [SESSION_S * 2])
     (release,) = releases
     release.join(300)
-    assert scene.worker.said == ["start", "freeze"]
+    assert scene.executors.said == ["start", "freeze"]
     assert scene.agent._held
 
 
@@ -242,7 +234,7 @@ def test_a_grace_that_is_no_number_of_seconds_says_nothing(
     scene: AgentScene, tmp_path: Path, told: str
 ) -> None:
     """With one that is never over the node would stay until it is killed."""
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.executors), scene.platform))
     scene.agent._scratch, scene.agent._grace_s = tmp_path, 7.0
     (tmp_path / agent_module.GRACE).write_text(told)
     assert scene.agent._grace() == 7.0
@@ -259,17 +251,18 @@ def test_a_label_that_is_no_pair_is_refused_by_name(label: str, capsys: pytest.C
         "--cpu-milli=5",
         "--session-timeout-ms=3000",
         "--scratch=/x",
+        "--applications=/z",
         "--log=/y",
     ]
     with pytest.raises(SystemExit) as ended:
-        main([*required, f"--label={label}", "worker"])
+        main([*required, f"--label={label}"])
     assert ended.value.code == 2
     assert f"argument --label: must be KEY=VALUE, not '{label}'" in capsys.readouterr().err
 
 
 def test_labels_of_the_machine_stand_in_the_record_whatever_is_in_their_value(scene: AgentScene) -> None:
     scene.options.label = ["zone=a=b", "pool="]
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.executors), scene.platform))
     scene.agent._join()
     scene.turn()
     assert dict(parse_node(scene.record(CONTROL) or b"").labels) == {"zone": "a=b", "pool": ""}
@@ -277,17 +270,17 @@ def test_labels_of_the_machine_stand_in_the_record_whatever_is_in_their_value(sc
 
 def test_a_frozen_node_whose_session_is_gone_for_good_never_goes_on(scene: AgentScene) -> None:
     """Frozen, and thawed while ZooKeeper is away: nothing may run before it has answered, and then it is the next life."""
-    scene.begin(NodeAgent(scene.options, cast(Any, scene.worker), scene.platform))
+    scene.begin(NodeAgent(scene.options, cast(Any, scene.executors), scene.platform))
     scene.agent._join()
     scene.turn()
     scene.zk.becomes(SessionState.SUSPENDED)
     scene.is_frozen(SESSION_S * 2)
     scene.turn()
-    assert scene.worker.said == ["start", "freeze"]
+    assert scene.executors.said == ["start", "freeze"]
     scene.lives(SESSION_S)
     scene.turn()
-    assert scene.worker.said == ["start", "freeze"], "however long it takes"
+    assert scene.executors.said == ["start", "freeze"], "however long it takes"
     scene.expire(new_session=101)
     scene.turn()
-    assert scene.worker.said == ["start", "freeze", "end", "start"]
+    assert scene.executors.said == ["start", "freeze", "end", "start"]
     assert parse_node(scene.record(CONTROL) or b"").incarnation == 2

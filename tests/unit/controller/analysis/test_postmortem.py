@@ -79,7 +79,7 @@ def test_the_page_says_how_nodes_started_and_nothing_where_that_is_not_on_record
     page = markdown(replace(story, incident=replace(story.incident, starts=starts)), None, [])
     told = page[page.index("## Starts of nodes") : page.index("## Plans")]
     assert told.index("| `n8#1` | - | - | - | - |") < told.index(
-        "| `n9#1` | 5.0 | - | - | - | - | - | - | 4.5 | - | - |"
+        "| `n9#1` | 5.0 | - | - | - | - | - | 4.5 | - | - |"
     )
     assert "Starts of nodes" not in markdown(story, None, [])
 

@@ -49,17 +49,18 @@ WITH_USERS = pytest.mark.parametrize(
 )
 # An agent whose executor is a process that sleeps; argv: root, pod, ZooKeeper, scratch folder, session's timeout in ms.
 _AGENT = """
-import argparse, pathlib, sys
-from reprise.controller.agent.worker import WorkerProcess
+import argparse, pathlib, subprocess, sys
+from reprise.controller.agent.executor import ExecutorProcess
 from reprise.controller.agent.pod_agent import ExecutorAgent
 root, pod, zk, scratch, timeout = sys.argv[1:]
-class Sleeper(WorkerProcess):
-    registered = property(lambda self: self.alive)
+class Sleeper(ExecutorProcess):
+    def start(self):
+        self._process = subprocess.Popen(self.command)
 folder = pathlib.Path(scratch)
 folder.mkdir(parents=True, exist_ok=True)
 options = argparse.Namespace(node=pod, host="127.0.0.1", zk=zk, cpu_milli=100, label=[], session_timeout_ms=int(timeout))
-worker = Sleeper(["sleep", "600"], folder / "executor", folder / "log")
-ExecutorAgent(options, worker, root, folder / "alive").run()
+executor = Sleeper(["sleep", "600"], folder / "executor")
+ExecutorAgent(options, executor, root, folder / "alive").run()
 """
 
 

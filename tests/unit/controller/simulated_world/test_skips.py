@@ -118,7 +118,7 @@ def test_a_wish_that_comes_after_the_approval_needs_another_one_only_where_somet
 
 @pytest.mark.usefixtures("its_node_dies")
 def test_with_standby_nodes_a_query_is_skipped_as_without() -> None:
-    outcome = run(replace(skipped(BEST_CASE, 1.0), exchange="chained"))
+    outcome = run(replace(skipped(BEST_CASE, 2.0), exchange="chained"))
     assert outcome.violation is None
     assert any(mark.startswith("count/0/") for mark in outcome.marks)
 

@@ -177,18 +177,15 @@ def test_what_was_skipped_comes_back(
 
 def test_what_an_agent_says_of_its_start_is_known_and_what_it_does_not_say_is_not() -> None:
     labels = {"zone": "a"}
-    record = NodeRecord(
-        "n1", "127.0.1.1", 2, 17, 1000, 9.5, requested=9.0, worker=11.0, heartbeat=11.5, labels=labels
-    )
+    record = NodeRecord("n1", "127.0.1.1", 2, 17, 1000, 9.5, requested=9.0, heartbeat=11.5, labels=labels)
     assert node_of(record).labels == labels
     assert parse_node(encode_node(record)) == record
     assert node_of(record).start.at == {
         StartPhase.REQUESTED: 9.0,
         StartPhase.AGENT: 9.5,
-        StartPhase.WORKER: 11.0,
         StartPhase.HEARTBEAT: 11.5,
     }
-    less = {k: v for k, v in json.loads(encode_node(record)).items() if v not in (9.0, 11.0, 11.5)}
+    less = {k: v for k, v in json.loads(encode_node(record)).items() if v not in (9.0, 11.5)}
     assert node_of(parse_node(json.dumps(less).encode())).start.at == {StartPhase.AGENT: 9.5}
 
 

@@ -26,19 +26,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.wide]
 SESSION_S = 6.0
 PATH = f"{node_tree.nodes_path(node_tree.CONTROL)}/n1"
 
-# An agent whose Worker is a process that sleeps; argv: ZooKeeper, scratch folder, session's timeout in ms.
+# An agent that has a process which sleeps below it; argv: ZooKeeper, scratch folder, session's timeout in ms.
 _AGENT = """
-import argparse, logging, pathlib, sys
+import argparse, logging, pathlib, subprocess, sys
 from reprise.controller import logs
 from reprise.controller.agent.agent import NodeAgent
-from reprise.controller.agent.worker import WorkerProcess
-class Sleeper(WorkerProcess):
-    registered = property(lambda self: self.alive)
+from reprise.controller.agent.executor import ExecutorProcess
+class Sleeper(ExecutorProcess):
+    def start(self):
+        self._process = subprocess.Popen(self.command)
 zk, scratch, timeout = sys.argv[1:]
 logs.setup(level=logging.INFO)
 options = argparse.Namespace(node="n1", host="127.0.0.1", zk=zk, cpu_milli=100, label=[], session_timeout_ms=int(timeout))
-worker = Sleeper(["sh", "-c", "sleep 600", "worker"], pathlib.Path(scratch, "node"), pathlib.Path(scratch, "log"))
-NodeAgent(options, worker).run()
+executors = Sleeper(["sh", "-c", "sleep 600", "executor"], pathlib.Path(scratch, "node"))
+NodeAgent(options, executors).run()
 """
 
 

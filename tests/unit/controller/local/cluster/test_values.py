@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from reprise.controller.agent.java import FORCE_BUNDLED, major_version
-from reprise.controller.agent.jvm import Jvm, class_path, scala_version
+from reprise.controller.agent.jvm import Jvm, class_path
 from reprise.controller.errors import (
     AddressError,
     ConfigError,
     JavaNotFoundError,
-    StartError,
 )
 from reprise.controller.local.cluster import ClusterConfig, addresses, find_java
 from reprise.controller.local.cluster.class_archive import archive_key, merge_class_lists
@@ -34,7 +33,6 @@ from reprise.controller.zookeeper.node_record import (
     [
         ("nodes", -1),
         ("executor_memory_mb", 449),
-        ("worker_memory_mb", 511),
         ("daemon_heap_mb", 0),
         ("cpu_milli", 0),
         ("session_timeout_ms", 0),
@@ -86,7 +84,7 @@ def test_java_home_comes_first_then_path_then_the_bundled_one(tmp_path: Path) ->
 def test_a_java_home_that_is_said_from_here_is_one_from_everywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers and executors are started in folders of their own."""
+    """Executors are started in folders of their own."""
     home = _fake_java(tmp_path / "java", 'openjdk version "21.0.1"')
     monkeypatch.chdir(tmp_path)
     assert find_java(tmp_path / "wrapper", environ={"JAVA_HOME": "java", "PATH": "/nowhere"}) == home
@@ -203,9 +201,6 @@ def test_archive_key_changes_with_a_jar(home: Path, tmp_path: Path) -> None:
 def test_class_path_is_the_one_of_sparks_launcher(home: Path, tmp_path: Path) -> None:
     expected = f"{home}/no-conf:{home}/jars/slf4j-api-2.0.17.jar:{home}/jars/*"
     assert class_path(home) == expected
-    assert scala_version(home) == "2.13"
-    with pytest.raises(StartError, match=r"no Spark"):
-        scala_version(tmp_path)
 
 
 def test_executors_get_the_flags_of_the_daemons(home: Path, tmp_path: Path) -> None:
