@@ -249,9 +249,9 @@ class _WatchedSender(Sender):
         self._host, self._twins = host, twins
 
     def _pending(
-        self, runtime: Runtime, target: str, applied: int, window: int
+        self, runtime: Runtime, target: str, applied: int, window: int, few: bool = False
     ) -> Iterator[tuple[Message, bytes]]:
-        for found in super()._pending(runtime, target, applied, window):
+        for found in super()._pending(runtime, target, applied, window, few):
             assert self._host.command is not None
             self._twins.sends(self._host.name, self._host.command.order, runtime.partition.id)
             yield found

@@ -41,6 +41,7 @@ from reprise.spark_jobs.node.command import Ack, Command, Order, Report, size_of
 from reprise.spark_jobs.node.counters import counters_of, usage_of
 from reprise.spark_jobs.node.installing import Attempt, Preparing, what_failed
 from reprise.spark_jobs.node.kept import kept_since, lacking, relieve, wanted
+from reprise.spark_jobs.node.lanes import LATE_S, SHARE_S, Lanes, weights_of
 from reprise.spark_jobs.node.local_state import asked, frozen, rows_of
 from reprise.spark_jobs.node.orders import Orders, late
 from reprise.spark_jobs.node.pacing import Pacing
@@ -102,7 +103,7 @@ class Host:
         self.runtimes: dict[str, Runtime] = {}
         self.installed: dict[str, str] = {}
         self.failed: dict[str, Failure] = {}
-        self.orders, self._pacing = Orders(), Pacing()
+        self.orders, self._pacing, self._lanes = Orders(), Pacing(), Lanes()
         self.command: Command | None = None
         self._keeps = False
         """Whether output stays here until a checkpoint covers it, for those that may be lost and begin again."""
@@ -273,6 +274,7 @@ class Host:
         self._text, self._survey = "", Survey()
         self._resource: StreamTopology = from_json(command.topology)
         self._topology: Topology = expand(self._resource)
+        self._lanes = Lanes(weights_of(self._topology))
         self._copies.allow(self._resource.checkpoint.local_copies_bytes)
         store = CheckpointStore(command.checkpoints, self._resource.checkpoint.standby, self._copies)
         self._memory = StateMemory(self.folder / "states", self._resource.checkpoint, self._platform.elapsed)
@@ -466,20 +468,40 @@ class Host:
             self._problems += runtime.take(message)
 
     def run(self, budget_s: float) -> bool:
-        """Rounds over the partitions in topological order until nothing moves or the time is up; says whether any moved."""
+        """Rounds over the partitions that keep up, in topological order, and `SHARE_S` for those that catch up where none of
+        these can move, until nothing moves or the time is up; says whether any moved."""
         command = self._current()
         ordered = [p for p in self._topology.order if p in self.runtimes]
-        deadline = self._platform.elapsed() + budget_s
-        any_moved, moved = False, True
+        now = self._platform.elapsed()
+        deadline, any_moved, moved = now + budget_s, False, True
+        prompt = self._lanes.prompt(ordered, lambda p: self._due_in(self.runtimes[p], now) < -LATE_S)
         while moved and self._platform.elapsed() < deadline:
-            moved = False
-            for partition in ordered:
-                for _ in range(ROUND):
-                    if partition not in self.runtimes or not self._advance(partition, command):
-                        break
-                    any_moved = moved = True
-                self.sender.hand_over(partition, command)
+            rounds = [self._moves(partition, command) for partition in prompt]
+            moved = any(rounds) or self._catch_up(command)
+            any_moved = any_moved or moved
         return any_moved
+
+    def _catch_up(self, command: Command) -> bool:
+        began = now = self._platform.elapsed()
+        moved = False
+        for partition in self._lanes.catching_up():
+            moved = self._moves(partition, command, began + SHARE_S) or moved
+            before, now = now, self._platform.elapsed()
+            self._lanes.took(partition, now - before)
+            if now - began >= SHARE_S:
+                break
+        return moved
+
+    def _moves(self, partition: str, command: Command, until: float = math.inf) -> bool:
+        """Apply some batches and hand them over; says whether there was anything to do."""
+        moved = False
+        for _ in range(ROUND):
+            if partition not in self.runtimes or not self._advance(partition, command):
+                break
+            moved = True
+            if until < math.inf and self._platform.elapsed() >= until:
+                break
+        return self.sender.hand_over(partition, command) or moved
 
     def _advance(self, partition: str, command: Command) -> bool:
         runtime = self.runtimes[partition]
@@ -512,16 +534,16 @@ class Host:
 
     def _is_early(self, runtime: Runtime) -> bool:
         """Whether a partition reads a source, and its next batch is not due yet."""
-        return isinstance(runtime, SourceRuntime) and self._due_in(runtime) > 0
+        return isinstance(runtime, SourceRuntime) and self._due_in(runtime, self._platform.elapsed()) > 0
 
-    def _due_in(self, runtime: Runtime) -> float:
-        return self._pacing.due_in(runtime.position + 1, self._platform.elapsed())
+    def _due_in(self, runtime: Runtime, now: float) -> float:
+        return self._pacing.due_in(runtime.position + 1, now)
 
     def due_in(self) -> float:
         """Seconds until a source here can begin another batch that was released."""
-        released = 0 if self.command is None else self.command.horizon
+        released, now = 0 if self.command is None else self.command.horizon, self._platform.elapsed()
         later = [
-            self._due_in(runtime)
+            self._due_in(runtime, now)
             for runtime in self.runtimes.values()
             if isinstance(runtime, SourceRuntime) and runtime.position < released
         ]

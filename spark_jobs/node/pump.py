@@ -340,12 +340,13 @@ class Pump:
             return False
         self._fresh, self._looked = False, now
         full = {slot for slot, peer in self._peers.items() if peer.unsent}
-        for slot, messages in self._host.sender.outgoing(command, full, BURST).items():
+        for slot, messages in self._host.sender.outgoing(command, full, BURST, SLICE_S).items():
             peer, parts = self._peers[slot], _parts(messages)
             for part in parts:
                 peer.unsent += _frames(pack(part), self._stamp)
             sent = self._drained(slot, peer) or sent
-        return sent
+        self._fresh = self._host.sender.cut
+        return sent or self._fresh
 
     def _drained(self, slot: int, peer: _Peer) -> bool:
         """Send of what waits for a node as much as there is room for; says whether anything was sent."""

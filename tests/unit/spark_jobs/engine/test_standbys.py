@@ -70,8 +70,8 @@ class Watch:
             jobs[id(host.sender)] = command.order  # type: ignore[attr-defined]
             begin(host, command)  # type: ignore[arg-type]
 
-        def sent(sender: Sender, runtime: Runtime, *rest: object) -> Iterator[object]:
-            for message in pending(sender, runtime, *rest):  # type: ignore[arg-type]
+        def sent(sender: Sender, runtime: Runtime, *rest: object, **more: bool) -> Iterator[object]:
+            for message in pending(sender, runtime, *rest, **more):  # type: ignore[arg-type]
                 key = (*jobs[id(sender)], runtime.partition.id)
                 assert senders.setdefault(key, sender) is sender, f"H1: two send for {key}"
                 yield message

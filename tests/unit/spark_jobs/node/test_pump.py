@@ -37,7 +37,7 @@ class Ends:
         self.command: Command | None = None
         self.begun = True
         self.runtimes: dict[str, Any] = {"b.0": SimpleNamespace(position=4)}
-        self.sender = SimpleNamespace(confirmed={}, outgoing=self._outgoing)
+        self.sender = SimpleNamespace(confirmed={}, outgoing=self._outgoing, cut=False)
         self.waiting: dict[int, Sent] = {}
         platform = replace(PLATFORM, elapsed=lambda: self.now)
         self.pump = Pump(cast(Any, self), lambda _: cast(Any, self), platform)
@@ -62,7 +62,9 @@ class Ends:
     def deliver(self, message: Message) -> None:
         self.delivered.append(message)
 
-    def _outgoing(self, command: Command, without: Collection[int], limit: float) -> dict[int, Sent]:
+    def _outgoing(
+        self, command: Command, without: Collection[int], limit: float, within_s: float
+    ) -> dict[int, Sent]:
         found = {slot: sent for slot, sent in self.waiting.items() if slot not in without}
         for slot in found:
             del self.waiting[slot]
