@@ -88,18 +88,21 @@ class Sender:
         """What can be sent now, by slot; nothing for the slots in `without`, and to each other one no more than reaches
         `limit` bytes of rows.  A message at which that was reached may come once more the next time.
 
-        `within_s`: a target that lacks many batches gets `FEW` of them, and none once so much time has passed."""
+        `within_s`: targets that lack many batches get `FEW` of them, after the others.  The first one does in any case, and
+        further ones while no more time has passed.
+        """
         by_slot: dict[int, Sent] = {}
         left: dict[int, float] = {}
         headers: set[tuple[int, HeaderKey]] = set()
-        self.cut, until = False, self.clock() + within_s
+        self.cut, until, served = False, self.clock() + within_s, False
         for runtime, target, many in self._by_what_they_lack(command):
             slot = command.routes.get(target)
             if slot is None or slot == command.slot or slot in without or left.get(slot, limit) <= 0:
                 continue
-            if many and self.clock() > until:
+            if many and served and self.clock() > until:
                 self.cut = True
                 break
+            served = served or many
             applied = max(command.positions.get(target, 0), self.confirmed.get(target, 0))
             taken = by_slot.setdefault(slot, [])
             for message, body in self._pending(runtime, target, applied, command.window, within_s < math.inf):
