@@ -1,4 +1,4 @@
-"""What a node runs: the agent that is its heartbeat, and below it Spark's worker or executor.
+"""What a node runs: the agent that is its heartbeat, and below it Spark's executors.
 
 `agent` serves a node of the cluster on one machine, `pod_agent` an executor's pod on Kubernetes.  A node, to the
 coordinator, is one executor pod there: it is named as the pod is, and its incarnation is always 1, because a pod that is

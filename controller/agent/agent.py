@@ -154,12 +154,16 @@ class NodeAgent:
     def _tick_forever(self) -> None:
         while True:
             self._platform.sleep(TICK_S)
-            with self._life_lock:
-                was_frozen = self._life.tick(self._platform.elapsed())
-            if was_frozen:
-                with self._still:
-                    self._executors.freeze()
-                    self._events.put("woke")
+            self._tick()
+
+    def _tick(self) -> None:
+        """Stop everything where this node stood still."""
+        with self._life_lock:
+            was_frozen = self._life.tick(self._platform.elapsed())
+        if was_frozen:
+            with self._still:
+                self._executors.freeze()
+                self._events.put("woke")
 
     # the deciding thread
 
@@ -220,7 +224,11 @@ class NodeAgent:
             self._release_if_confirmed()
         if self._held:
             return
-        self._executors.keep()
+        self._tick()  # the ticker may not have found out yet
+        with self._still:
+            if not self._events.empty():
+                return
+            self._executors.keep()
         if (self._dirty or not self._registered_in) and self._zk.connected:
             try:
                 self._bring_up_to_date()

@@ -23,7 +23,7 @@ def announce(context: Any, name: str = "") -> Callable[[], None]:
     application = _described(context)
     name = name or application.id
     applications.announce(Path(folder), name, application)
-    return lambda: applications.withdraw(Path(folder), name)
+    return lambda: applications.withdraw(Path(folder), name, application.id)
 
 
 def _described(context: Any) -> Application:
@@ -37,7 +37,9 @@ def _described(context: Any) -> Application:
         pair = variables.next()
         environment[str(pair._1())] = str(pair._2())
     if libraries := settings.get("spark.executor.extraLibraryPath"):
-        environment["LD_LIBRARY_PATH"] = libraries
+        environment["LD_LIBRARY_PATH"] = ":".join(
+            filter(None, [libraries, os.environ.get("LD_LIBRARY_PATH")])
+        )
     driver = processes.inspect(os.getpid())
     assert driver is not None
     return Application(

@@ -9,7 +9,7 @@ processes is not in it (`spark_secret`).
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -52,27 +52,40 @@ class Application:
 
 
 def announce(folder: Path, name: str, application: Application) -> None:
-    """Ask every node for an executor of this application instead of the last one with that name."""
-    fresh = folder / f"{name}.{os.getpid()}"
+    """Ask every node for an executor of this application instead of the last one with that name.  The request of a driver
+    that was started later, and lives, stays."""
+    path = _path(folder, name)
+    if (other := _read(path)) is not None and other.lives and other.started > application.started:
+        return
+    fresh = path.with_suffix(f".{os.getpid()}")
     fresh.unlink(missing_ok=True)
     write_private(fresh, json.dumps(asdict(application)))
-    fresh.replace(folder / f"{name}{_SUFFIX}")
+    fresh.replace(path)
 
 
-def withdraw(folder: Path, name: str) -> None:
-    """Ask for no more executors of it; those that run end with their driver."""
-    (folder / f"{name}{_SUFFIX}").unlink(missing_ok=True)
+def withdraw(folder: Path, name: str, application: str) -> None:
+    """Ask for no more executors of the application with that id; those that run end with their driver."""
+    path = _path(folder, name)
+    if (found := _read(path)) is not None and found.id == application:
+        path.unlink(missing_ok=True)
 
 
 def announced(folder: Path) -> dict[str, Application]:
-    """The applications of a cluster by name."""
-    found = {}
-    for path in folder.glob(f"*{_SUFFIX}"):
-        with contextlib.suppress(FileNotFoundError):  # withdrawn meanwhile
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            application = Application(**{**raw, "options": tuple(raw["options"])})
-            found[path.name.removesuffix(_SUFFIX)] = application
-    return found
+    """The applications of a cluster, by the names of their files.  OSError: they cannot be read now."""
+    found = {path.stem: _read(path) for path in folder.glob(f"*{_SUFFIX}")}
+    return {name: application for name, application in found.items() if application is not None}
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}{_SUFFIX}"
+
+
+def _read(path: Path) -> Application | None:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return Application(**{**raw, "options": tuple(raw["options"])})
 
 
 def next_number(folder: Path, application: str) -> int:

@@ -24,6 +24,8 @@ from reprise.controller.zookeeper.access import AUTH, TLS
 
 log = logging.getLogger("reprise.node_agent")
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+HANGS_S = 10.0
+"""An executor ends with its driver, or is killed after that."""
 PAUSE_S = 5.0
 """Until the next one starts where an executor has ended by itself, or could not start."""
 
@@ -72,6 +74,8 @@ class _Running:
     process: subprocess.Popen[bytes]
     local: Path
     """Folder of its shuffle files, removed with it."""
+    alone_since: float | None = None
+    """When its driver was first missing."""
 
 
 @dataclass(slots=True)
@@ -92,6 +96,8 @@ class LocalExecutors(OfSession):
     """By the name of the application."""
     _pauses: dict[str, tuple[str, float]] = field(default_factory=dict)
     """The application whose executor ended by itself or did not start, and when the next one may."""
+    _spare_for: str = ""
+    """The application whose executors take the partition host that waits; there is one."""
 
     def start(self) -> None:
         """See `Executors`."""
@@ -122,23 +128,37 @@ class LocalExecutors(OfSession):
         }
 
     def _start_executors(self) -> None:
-        wanted = announced(self.applications)
+        try:
+            wanted = announced(self.applications)
+        except OSError as error:  # no file descriptor is left, for instance
+            log.warning("event=applications-unread node=%s reason=%r", self.node, str(error))
+            return
         for name, running in list(self._running.items()):
-            successor = wanted.get(name, running.application)
-            if successor.id != running.application.id:
-                running.process.kill()
-                running.process.wait()
             if running.process.poll() is not None:
                 self._ended(name)
+            elif self._is_orphan(running, wanted.get(name, running.application)):
+                running.process.kill()  # a later look finds that it has ended
+        if self._spare_for not in wanted.keys() | self._running.keys():
+            self._spare_for = next(iter(wanted), "")
         for name, application in wanted.items():
             paused, until = self._pauses.get(name, ("", 0.0))
             waits = paused == application.id and self.clock() < until
             if name not in self._running and application.lives and not waits:
                 try:
-                    self._running[name] = self._started(application)
+                    self._running[name] = self._started(name, application)
                 except OSError as error:  # its disk is full, for instance
                     self._pauses[name] = application.id, self.clock() + PAUSE_S
                     log.warning("event=executor-not-started node=%s reason=%r", self.node, str(error))
+
+    def _is_orphan(self, running: _Running, successor: Application) -> bool:
+        """Whether an executor has to be ended: its driver has a successor, or is gone and the executor hangs."""
+        if successor.id != running.application.id:
+            return True
+        if running.application.lives:
+            running.alone_since = None
+            return False
+        running.alone_since = self.clock() if running.alone_since is None else running.alone_since
+        return self.clock() - running.alone_since > HANGS_S
 
     def _ended(self, name: str) -> None:
         """Most executors that end by themselves have lost their driver, so the next one waits."""
@@ -151,13 +171,15 @@ class LocalExecutors(OfSession):
         if code >= 0:
             self._pauses[name] = running.application.id, self.clock() + PAUSE_S
 
-    def _started(self, application: Application) -> _Running:
+    def _started(self, name: str, application: Application) -> _Running:
         number = next_number(self.applications, application.id)
         home = self.scratch / "work" / application.id / str(number)
         local = self.scratch / "local" / f"{application.id}-{number}"
         for folder in (home, local):
             folder.mkdir(parents=True)
         environment = self._environment() | dict(application.environment) | {"SPARK_LOCAL_DIRS": str(local)}
+        if name != self._spare_for:
+            del environment[spare_host.FOLDER]
         with (home / "stdout").open("ab") as out, (home / "stderr").open("ab") as err:
             process = subprocess.Popen(
                 self.command(application, number),
@@ -174,8 +196,15 @@ class LocalExecutors(OfSession):
         """Command line of the application's executor with that id."""
         java = str(Path(os.environ["JAVA_HOME"], "bin", "java"))
         path = ":".join(filter(None, [application.class_path, class_path(spark_home())]))
+        known = {
+            "{{APP_ID}}": application.id,
+            "{{EXECUTOR_ID}}": str(number),
+        }  # as Spark does elsewhere
+        options = list(application.options)
+        for placeholder, value in known.items():
+            options = [option.replace(placeholder, value) for option in options]
         return [
-            *(java, "-cp", path, f"-Xmx{application.memory_mb}m", *application.options, BACKEND),
+            *(java, "-cp", path, f"-Xmx{application.memory_mb}m", *options, BACKEND),
             *("--driver-url", application.scheduler, "--app-id", application.id),
             *("--executor-id", str(number), "--cores", str(application.cores)),
             *("--hostname", self.host, "--bind-address", self.host),

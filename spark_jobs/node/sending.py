@@ -102,9 +102,9 @@ class Sender:
             if many and served and self.clock() > until:
                 self.cut = True
                 break
-            served = served or many
             applied = max(command.positions.get(target, 0), self.confirmed.get(target, 0))
             taken = by_slot.setdefault(slot, [])
+            before = len(taken)
             for message, body in self._pending(runtime, target, applied, command.window, within_s < math.inf):
                 taken.append((message, body))
                 left[slot] = left.get(slot, limit) - len(body)
@@ -115,6 +115,7 @@ class Sender:
                     self.header_bytes += len(message.header)
                 if left[slot] <= 0:
                     break
+            served = served or (many and len(taken) > before)
         for runtime in list(self.runtimes.values()) if command.standbys else ():
             for target, shadow in command.standbys.items():
                 active = not shadow.every and shadow.slot not in (command.slot, *without)
@@ -130,9 +131,9 @@ class Sender:
     def _by_what_they_lack(self, command: Command) -> Iterator[tuple[Runtime, str, bool]]:
         """Partitions here with each of their targets, and whether that lacks many batches; those that do come last."""
         found = list(self.runtimes.values())
-        self._turn = (self._turn + 1) % max(len(found), 1)
-        later = []
-        for runtime in found[self._turn :] + found[: self._turn]:
+        self._turn += 1
+        first, later = self._turn % max(len(found), 1), []
+        for runtime in found[first:] + found[:first]:
             if command.silent(runtime.partition.id):
                 continue
             for target, buffer in runtime.buffers.items():
@@ -140,7 +141,8 @@ class Sender:
                     later.append((runtime, target))
                 elif runtime.partition.id in self.runtimes:
                     yield runtime, target, False
-        for runtime, target in later:
+        first = self._turn % max(len(later), 1)
+        for runtime, target in later[first:] + later[:first]:
             if runtime.partition.id in self.runtimes:
                 yield runtime, target, True
 

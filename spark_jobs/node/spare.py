@@ -150,7 +150,7 @@ def refusal(mine: Mapping[str, str], theirs: Mapping[str, str], imported: Iterab
     differ = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))
     if read := [name for name in differ if not name.startswith(_UNREAD_PREFIXES) and name not in _UNREAD]:
         return f"the variable {read[0]} is another one"
-    # Spark names folders twice that Worker and driver both have; the first mention of one decides what is found
+    # Spark names folders twice that agent and driver both have; the first mention of one decides what is found
     before, after = dict.fromkeys(_folders(mine)), dict.fromkeys(_folders(theirs))
     if [entry for entry in before if entry in after] != [entry for entry in after if entry in before]:
         return "PYTHONPATH has another order"

@@ -153,14 +153,14 @@ def test_a_node_that_came_is_on_the_time_line_with_the_phases_of_its_start(
     board.show("default", "long-names", *looks["long-names"])
     drawn(browser, server, "long-names", looks["long-names"])
     entry = browser.find_element(By.XPATH, "//ol[@id='events']/li[b='node started']")
-    assert "n11, in 5.8 s from requested: agent +0.6 s, worker +1.9 s, heartbeat +2.1 s" in entry.text
+    assert "n11, in 5.8 s from requested: agent +0.6 s, heartbeat +0.7 s" in entry.text
     assert entry.text.endswith("ready +4.9 s, planned +5.0 s, work +5.8 s")
     widths = browser.execute_script(
         "return [...arguments[0].querySelectorAll('.start-phase')]"
         ".map(p => [p.dataset.phase, p.getBoundingClientRect().width])",
         entry,
     )
-    assert max(widths, key=lambda part: part[1])[0] == "task" and len(widths) == 9
+    assert max(widths, key=lambda part: part[1])[0] == "executor" and len(widths) == 8
 
 
 def test_gaps_and_wishes_to_skip_are_at_the_query_and_at_the_incident(

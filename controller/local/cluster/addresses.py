@@ -60,7 +60,7 @@ def free_ports(host: str, count: int) -> list[int]:
 class HostPool:
     """Hands out node addresses; one that is given back is used again last.
 
-    Spark's master and driver remember hosts of dead Workers for a while, so a new node should not look like
+    Spark's driver remembers hosts of dead executors for a while, so a new node should not look like
     an old one.
     """
 

@@ -1,4 +1,4 @@
-"""Start JVMs in half the CPU time: one class-data archive for master, Workers, executors, drivers and
+"""Start JVMs in half the CPU time: one class-data archive for master, executors, drivers and
 ZooKeeper.
 
 Most of the CPU that a young Spark JVM burns is spent on reading, checking and linking the same nine thousand

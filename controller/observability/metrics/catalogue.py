@@ -214,7 +214,7 @@ METRICS: tuple[Metric, ...] = (
         Kind.HISTOGRAM,
         "seconds",
         "From the request for a node until a phase of its start was over, once for each node that came while an incident "
-        "was open: agent, worker (none on Kubernetes), heartbeat, executor, task, host, ready (the driver can use it), "
+        "was open: agent, heartbeat, executor, task, host, ready (the driver can use it), "
         "planned (a plan gives it partitions), work (one is at work). What is not known is not counted.",
         (_TOPOLOGY, Label("phase", START_PHASES)),
         buckets=(0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0),

@@ -5,7 +5,7 @@ import { byId, el, keyed, setText, whenChanged } from "./dom.js";
 import { clock, nodeName, some } from "./format.js";
 
 const SIGNS = { opened: "!", "node-lost": "✕", "queries-lost": "✕", plan: "▼", "queries-restored": "◐", "queries-caught-up": "●", "queries-behind": "◐", restored: "●", closed: "✓", "node-started": "▲" };
-const PHASES = ["requested", "agent", "worker", "heartbeat", "executor", "task", "host", "ready", "planned", "work"];
+const PHASES = ["requested", "agent", "heartbeat", "executor", "task", "host", "ready", "planned", "work"];
 
 export function story(doc) {
   const incident = doc.incident ?? doc.last_incident;

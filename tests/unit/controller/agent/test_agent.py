@@ -225,6 +225,17 @@ def test_executors_are_kept_running_but_not_while_it_is_unknown_who_runs_here(
     assert scene.executors.kept == before
 
 
+def test_a_node_that_wakes_starts_no_executor_before_its_ticker_has_found_out(scene: AgentScene) -> None:
+    scene.turn()
+    before = scene.executors.kept
+    scene.now += SESSION_S * 2
+    scene.agent._look_around()
+    assert scene.executors.kept == before and scene.executors.said == ["start", "freeze"]
+    scene.expire(new_session=101)
+    scene.turn()
+    assert scene.executors.said == ["start", "freeze", "end", "start"]
+
+
 def test_sigterm_is_a_notice_and_the_node_ends_when_it_is_over(
     scene: AgentScene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -16,9 +16,9 @@ import pytest
 from reprise.controller.agent import executors as executors_module
 from reprise.controller.agent import processes, spare_host
 from reprise.controller.agent.announcing import announce as announce_context
-from reprise.controller.agent.applications import FOLDER, Application, announce, announced, withdraw
+from reprise.controller.agent.applications import FOLDER, Application, _path, announce, announced, withdraw
 from reprise.controller.agent.executor import ExecutorProcess
-from reprise.controller.agent.executors import PAUSE_S, LocalExecutors
+from reprise.controller.agent.executors import HANGS_S, PAUSE_S, LocalExecutors
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.zookeeper.access import AUTH
 
@@ -47,7 +47,11 @@ class Scene:
         announce(self.applications, name, application)
 
     def running(self, name: str = "flights") -> subprocess.Popen[bytes]:
-        return self.node._running[name].process
+        return self.node._running[_path(self.applications, name).stem].process
+
+    def of(self, name: str = "flights") -> str:
+        """The application whose executor runs."""
+        return self.node._running[_path(self.applications, name).stem].application.id
 
 
 def application(driver: int | None = None, **more: Any) -> Application:
@@ -138,10 +142,28 @@ def test_none_is_started_for_an_application_that_has_ended(scene: Scene) -> None
     scene.node.keep()
     assert not scene.node._running, "another process has the number of its driver"
     scene.begin(application())
-    withdraw(scene.applications, "flights")
+    withdraw(scene.applications, "flights", "app-1")
     scene.node.keep()
     assert not scene.node._running
-    withdraw(scene.applications, "flights")
+    withdraw(scene.applications, "flights", "app-1")
+
+
+def test_a_driver_that_was_frozen_takes_nothing_from_its_successor(scene: Scene) -> None:
+    own = application()
+    scene.begin(own)
+    earlier = subprocess.Popen(["sleep", "600"])
+    later = replace(application(earlier.pid), id="app-2")
+    earlier.kill()
+    earlier.wait()
+    assert later.started >= own.started
+    scene.begin(replace(own, id="app-0", started=own.started - 1))
+    withdraw(scene.applications, "flights", "app-0")
+    assert [found.id for found in announced(scene.applications).values()] == ["app-1"]
+    scene.begin(later)
+    scene.begin(own)
+    assert [found.id for found in announced(scene.applications).values()] == ["app-1"], (
+        "its successor has ended"
+    )
 
 
 def test_the_executor_of_a_driver_ends_when_that_has_a_successor(scene: Scene) -> None:
@@ -151,23 +173,81 @@ def test_the_executor_of_a_driver_ends_when_that_has_a_successor(scene: Scene) -
     first = scene.running()
     scene.begin(replace(application(), id="app-2"))
     scene.node.keep()
-    assert first.poll() == -signal.SIGKILL
-    assert scene.running().poll() is None and scene.node._running["flights"].application.id == "app-2"
+    assert first.wait() == -signal.SIGKILL
+    scene.node.keep()
+    assert scene.running().poll() is None and scene.of() == "app-2"
     ended = scene.running()
     ended.send_signal(signal.SIGTERM)  # one that ends by itself when its driver has gone
     ended.wait()
     scene.begin(replace(application(), id="app-3"))
     scene.node.keep()
-    assert scene.node._running["flights"].application.id == "app-3", "a pause is for the same application"
+    assert scene.of() == "app-3", "a pause is for the same application"
+
+
+def test_an_executor_that_outlives_its_driver_is_killed(scene: Scene) -> None:
+    driver = subprocess.Popen(["sleep", "600"])
+    scene.begin(application(driver.pid))
+    scene.node.start()
+    first = scene.running()
+    driver.kill()
+    driver.wait()
+    for seconds in (0.0, HANGS_S):
+        scene.now += seconds
+        scene.node.keep()
+        assert first.poll() is None
+    scene.now += 0.1
+    scene.node.keep()
+    assert first.wait() == -signal.SIGKILL
+    scene.node.keep()
+    assert not scene.node._running
+
+
+def test_the_host_that_waits_is_for_one_application(scene: Scene) -> None:
+    """Another one would be refused by a host that has partitions, which would drop them."""
+
+    def has(name: str) -> bool:
+        return b"REPRISE_SPARE_HOST=" in Path(f"/proc/{scene.running(name).pid}/environ").read_bytes()
+
+    scene.begin(application())
+    scene.node.start()
+    scene.begin(application(), "weather")
+    scene.node.keep()
+    assert has("flights") and not has("weather")
+    for name in ("weather", "flights"):
+        ended = scene.running(name)
+        ended.kill()
+        ended.wait()
+    scene.node.keep()
+    assert has("flights") and not has("weather")
+    withdraw(scene.applications, "flights", "app-1")
+    for name in ("weather", "flights"):
+        ended = scene.running(name)
+        ended.kill()
+        ended.wait()
+    scene.node.keep()
+    assert has("weather")
+
+
+def test_applications_that_cannot_be_read_now_end_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.begin(application())
+    scene.node.start()
+
+    def fails(_: Path) -> dict[str, Application]:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(executors_module, "announced", fails)
+    scene.node.keep()
+    assert scene.running().poll() is None
 
 
 def test_only_this_user_reads_what_executors_are_given(scene: Scene) -> None:
     scene.begin(application(environment={"AWS_SECRET_ACCESS_KEY": "s"}))
     (file,) = scene.applications.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert announced(scene.applications) == {
-        "flights": application(environment={"AWS_SECRET_ACCESS_KEY": "s"})
-    }
+    (found,) = announced(scene.applications).values()
+    assert found == application(environment={"AWS_SECRET_ACCESS_KEY": "s"})
 
 
 def test_outside_of_a_local_cluster_nothing_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,11 +258,14 @@ def test_outside_of_a_local_cluster_nothing_is_announced(monkeypatch: pytest.Mon
 def test_the_command_line_names_driver_heap_and_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", "/java")
     node = LocalExecutors("n1", "127.0.1.1", tmp_path, tmp_path, tmp_path / "log")
-    command = node.command(application(options=("-Dx=a b",), class_path="/mine.jar", cores=5), 7)
+    command = node.command(
+        application(options=("-Dx=a b", "-Xlog:{{APP_ID}}-{{EXECUTOR_ID}}"), class_path="/mine.jar", cores=5),
+        7,
+    )
     assert command[:2] == ["/java/bin/java", "-cp"]
     assert command[2].startswith("/mine.jar:")
-    assert command[3:6] == ["-Xmx512m", "-Dx=a b", executors_module.BACKEND]
-    assert dict(zip(command[6::2], command[7::2], strict=True)) == {
+    assert command[3:7] == ["-Xmx512m", "-Dx=a b", "-Xlog:app-1-7", executors_module.BACKEND]
+    assert dict(zip(command[7::2], command[8::2], strict=True)) == {
         "--driver-url": "spark://CoarseGrainedScheduler@127.0.1.253:1",
         "--app-id": "app-1",
         "--executor-id": "7",

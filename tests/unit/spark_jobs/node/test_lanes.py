@@ -43,25 +43,41 @@ def test_a_partition_weighs_as_much_as_the_most_valuable_query_that_needs_it(tmp
 
 def test_those_that_keep_up_are_in_their_order_and_the_others_share_by_weight() -> None:
     lanes = Lanes({"dear": 9, "cheap": 3})
-    assert lanes.prompt(["a", "dear", "b", "cheap"], lambda p: p in ("dear", "cheap")) == ["a", "b"]
+    assert lanes.divide(["a", "dear", "b", "cheap"], lambda p: p in ("dear", "cheap")) == ["a", "b"]
     had = {"dear": 0.0, "cheap": 0.0}
     for _ in range(1200):
         partition = next(lanes.catching_up())
-        lanes.took(partition, 0.01)
+        lanes.took(partition, 0.01, True)
         had[partition] += 0.01
     assert math.isclose(had["dear"], 3 * had["cheap"], rel_tol=0.02)
 
 
 def test_one_that_joins_begins_as_who_has_had_least() -> None:
     lanes = Lanes()
-    lanes.prompt(["first", "second"], lambda _: True)
-    lanes.took("first", 5.0)
-    lanes.took("second", 4.0)
-    lanes.prompt(["first", "second", "third"], lambda _: True)
-    lanes.took("third", 1.5)
+    lanes.divide(["first", "second"], lambda _: True)
+    lanes.took("first", 5.0, True)
+    lanes.took("second", 4.0, True)
+    lanes.divide(["first", "second", "third"], lambda _: True)
+    lanes.took("third", 1.5, True)
     assert list(lanes.catching_up()) == ["second", "first", "third"]
-    assert lanes.prompt(["first", "second", "third"], lambda _: False) == ["first", "second", "third"]
+    assert lanes.divide(["first", "second", "third"], lambda _: False) == ["first", "second", "third"]
     assert not list(lanes.catching_up())
+
+
+def test_one_that_cannot_move_comes_behind_those_that_have_not_had_their_turn() -> None:
+    lanes = Lanes()
+    assert not lanes.more()
+    lanes.divide(["blocked", "second", "third"], lambda _: True)
+    lanes.took("blocked", 0.01, False)
+    lanes.took("second", 5.0, False)
+    assert next(lanes.catching_up()) == "third" and lanes.more()
+    lanes.took("third", 5.0, True)
+    assert list(lanes.catching_up()) == ["blocked", "second", "third"], "what it gave may move them"
+    for partition in ("blocked", "second", "third"):
+        assert lanes.more()
+        lanes.took(partition, 0.01, False)
+    assert not lanes.more(), "none can move"
+    assert lanes.more(), "and all have their turn again later"
 
 
 def test_a_partition_that_keeps_up_waits_for_one_batch_of_those_that_catch_up(

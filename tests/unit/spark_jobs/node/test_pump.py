@@ -112,6 +112,15 @@ def test_what_comes_is_delivered_and_confirmed_with_what_is_applied(ends: Ends) 
     assert Confirmation.decode(decode_frame(ends.sent[1][1])[2]) == Confirmation(1, {"b.0": 5})
 
 
+def test_what_was_cut_short_is_sent_in_the_next_round(ends: Ends) -> None:
+    ends.sender.cut = True
+    assert ends.pump.round()
+    ends.waiting[1] = [message(5)]
+    assert ends.pump.round() and [slot for slot, _ in ends.sent] == [1], "though nothing has come since"
+    ends.sender.cut = False
+    assert not ends.pump.round()
+
+
 def test_nothing_of_a_standby_is_confirmed(ends: Ends) -> None:
     """Its partition, on another node, may be behind it."""
     ends.begin(replace(COMMAND, job=6, standbys={"b.0": Shadow(0, 4, False, 4)}))
