@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from reprise.spark_jobs.errors import VersionError
 
-PROTOCOL = 45
+PROTOCOL = 46
 """Grows with each change of what the messages between driver and hosts hold (docs/messages.md)."""
 
 

@@ -125,7 +125,7 @@ class End:
     def ready(self) -> bool:
         return self._attached is not None and not self._closed and self._attached.has_relays(self._host)
 
-    def attach(self, number: int) -> None:
+    def attach(self, number: int, _key: bytes) -> None:
         if self._attached is not None and number < self._attached.number:
             raise ValueError(f"exchange {number} is attached after exchange {self._attached.number}")
         self._attached = self._exchanges.of(number)

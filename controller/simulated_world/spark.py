@@ -197,7 +197,7 @@ class Application:
 class WorldJobs:
     """Jobs over a list of hosts."""
 
-    why_chained = ""
+    why_chained = link_key = ""
 
     def __init__(self, application: Application, hosts: Sequence[str], exchange: Exchange | None) -> None:
         self._application, self._hosts, self._world = application, hosts, application.world

@@ -116,7 +116,7 @@ def warm(context: SparkContext, host: str) -> tuple[float, float]:
 class Chain:
     """Runs jobs over a fixed list of slots; a new list of nodes makes a new Chain."""
 
-    link = 0
+    link, link_key = 0, ""
 
     def __init__(self, context: SparkContext, hosts: Sequence[str], why_chained: str = "") -> None:
         self._context = context

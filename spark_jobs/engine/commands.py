@@ -61,6 +61,7 @@ def commands_of(engine: Engine, slots: Sequence[str], window: int) -> list[Comma
             window=window,
             confirmed=engine.confirmed,
             link=engine.connection.link,
+            link_key=engine.connection.link_key,
             generation=engine.desired.generation,
             snapshot={p: asked[p] for p in mine if p in asked},
             skips=skips,

@@ -8,6 +8,7 @@ exchange where a probe finds that one works, else jobs with three stages, which 
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
 from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.rounds import Kind, decode_answer, encode_question
+from reprise.spark_jobs.node.seal import KEY_BYTES
 from reprise.spark_jobs.node.shim import ANSWER_S, QUESTION_S
 
 log = logging.getLogger("reprise.engine")
@@ -45,7 +47,7 @@ class ContinuousJobs:
         self, context: SparkContext, hosts: Sequence[str], number: int, ended: Callable[[], None]
     ) -> None:
         """`ended`: called when the exchange has ended, on a thread of its own."""
-        self.link = number
+        self.link, self.link_key = number, secrets.token_hex(KEY_BYTES)
         self._chain = Chain(context, hosts)
         self._exchange = Exchange(context, Relays.compiled(context), hosts, number, ended)
         self._exchange.start()

@@ -20,6 +20,10 @@ class Jobs(Protocol):
         """Number of the exchange by which messages travel beside the jobs; 0: they travel with the stages of jobs."""
 
     @property
+    def link_key(self) -> str:
+        """With which hosts seal the frames of that exchange, in hex."""
+
+    @property
     def why_chained(self) -> str:
         """Why messages travel with the stages of jobs; empty: by an exchange."""
 
@@ -42,6 +46,8 @@ class Connection:
         """Those of other lists, which go on until the hosts have changed over."""
         self.link = 0
         """Number of the exchange that was used last."""
+        self.link_key = ""
+        """The key of that."""
         self.why_chained = ""
         """Why the last jobs had none."""
 
@@ -52,7 +58,8 @@ class Connection:
             self._jobs = None
         if self._jobs is None:
             self._jobs, self._hosts = connect(hosts), hosts
-        before, self.link, self.why_chained = self.link, self._jobs.link, self._jobs.why_chained
+        before, self.link, self.link_key = self.link, self._jobs.link, self._jobs.link_key
+        self.why_chained = self._jobs.why_chained
         return self.link != before
 
     def run(

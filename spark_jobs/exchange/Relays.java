@@ -15,11 +15,8 @@ import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.GeneralSecurityException;
-import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HexFormat;
@@ -28,14 +25,9 @@ import java.util.List;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import javax.crypto.Cipher;
-import javax.crypto.Mac;
-import javax.crypto.spec.IvParameterSpec;
-import javax.crypto.spec.SecretKeySpec;
 import org.apache.spark.Partition;
 import org.apache.spark.Partitioner;
 import org.apache.spark.PipelinedShuffleDependency;
-import org.apache.spark.SecurityManager;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
@@ -75,8 +67,7 @@ import scala.runtime.BoxedUnit;
  *
  * The outlet of a node reads frames from its partition host and sends each to the slot that it is for; the inlet hands
  * what came for its slot to its host. What crosses the network is arrays of bytes, written and read below (Wire): no object
- * is deserialised from it. Where the application has a secret (spark.authenticate), the relays seal each frame with keys
- * made of it (Seal), as Spark 4.3 neither authenticates nor encrypts this kind of shuffle.
+ * is deserialised from it. Spark 4.3 neither authenticates nor encrypts this kind of shuffle: hosts seal their frames.
  *
  * Compiled at the driver's start by janino, which knows no lambdas and no diamonds; types of Spark stand without their
  * parameters, as janino makes no bridges. Comments of Relays.java are for readers of the project, not for users.
@@ -85,17 +76,17 @@ public final class Relays {
 
   public Relays() {}
 
-  /** The RDD whose count is an exchange that ends when it is cancelled, or fails. Salt: never used twice. */
-  public JavaRDD exchange(SparkContext context, int number, byte[] salt, List hosts, List executors) {
-    Plan plan = new Plan(number, salt, executors);
+  /** The RDD whose count is an exchange that ends when it is cancelled, or fails. */
+  public JavaRDD exchange(SparkContext context, int number, List hosts, List executors) {
+    Plan plan = new Plan(number, executors);
     return new JavaRDD(
         crossing(context, new Outlet(plan), hosts, executors), ClassTag$.MODULE$.apply(Tuple2.class))
         .mapPartitionsWithIndex(new Inlet(plan), false);
   }
 
   /** The RDD of an exchange without partition hosts: each node sends one frame to each, and gives how many came to it. */
-  public JavaRDD trial(SparkContext context, byte[] salt, List hosts, List executors) {
-    Plan plan = new Plan(0, salt, executors);
+  public JavaRDD trial(SparkContext context, List hosts, List executors) {
+    Plan plan = new Plan(0, executors);
     return new JavaRDD(
         crossing(context, new TrialOutlet(plan), hosts, executors), ClassTag$.MODULE$.apply(Tuple2.class))
         .mapPartitionsWithIndex(new TrialInlet(plan), false);
@@ -191,12 +182,10 @@ public final class Relays {
   /** What all relays of an exchange are told. */
   public static final class Plan implements java.io.Serializable {
     final int number;
-    final byte[] salt;
     final String[] executors;
 
-    Plan(int number, byte[] salt, List executors) {
+    Plan(int number, List executors) {
       this.number = number;
-      this.salt = salt;
       this.executors = (String[]) executors.toArray(new String[executors.size()]);
     }
 
@@ -207,10 +196,6 @@ public final class Relays {
         throw new IllegalStateException(
             "slot " + slot + " belongs to executor " + executors[slot] + ", but Spark ran its task on executor " + here);
       }
-    }
-
-    Seal seal() throws GeneralSecurityException {
-      return new Seal(salt, executors.length);
     }
   }
 
@@ -485,7 +470,7 @@ public final class Relays {
       quiet();
       SocketChannel channel = Meeting.with((byte) 'o', plan, slot);
       closeWithTask(channel);
-      return new Outgoing(channel, plan.seal(), slot, Post.desk(plan.number));
+      return new Outgoing(channel, slot, Post.desk(plan.number));
     }
   }
 
@@ -513,14 +498,12 @@ public final class Relays {
 
   static final class Outgoing implements Iterator {
     private final DataInputStream host;
-    private final Seal seal;
     private final int slot;
     private final RpcEndpointRef desk;
 
-    Outgoing(SocketChannel channel, Seal seal, int slot, RpcEndpointRef desk) {
+    Outgoing(SocketChannel channel, int slot, RpcEndpointRef desk) {
       this.desk = desk;
       this.host = new DataInputStream(new BufferedInputStream(Channels.newInputStream(channel), 131072));
-      this.seal = seal;
       this.slot = slot;
     }
 
@@ -540,13 +523,11 @@ public final class Relays {
           frame = new byte[host.readInt()];
           host.readFully(frame);
         }
-        return new Tuple2(Integer.valueOf(target), seal.close(slot, target, frame));
+        return new Tuple2(Integer.valueOf(target), frame);
       } catch (EOFException error) {
         throw new IllegalStateException("the partition host of slot " + slot + " has ended");
       } catch (IOException error) {
         throw new IllegalStateException("the partition host of slot " + slot + " has gone away: " + error);
-      } catch (GeneralSecurityException error) {
-        throw new IllegalStateException(error);
       }
     }
 
@@ -596,7 +577,6 @@ public final class Relays {
     public Object call(Object index, Object rows) throws Exception {
       int slot = ((Integer) index).intValue();
       Iterator arriving = (Iterator) rows;
-      Seal seal = plan.seal();
       SocketChannel channel = Meeting.with((byte) 'i', plan, slot);
       closeWithTask(channel);
       ToHost host = new ToHost(channel);
@@ -607,7 +587,7 @@ public final class Relays {
         }
       });
       while (arriving.hasNext()) {
-        byte[] frame = seal.open(slot, (byte[]) ((Tuple2) arriving.next())._2());
+        byte[] frame = (byte[]) ((Tuple2) arriving.next())._2();
         try {
           host.frame(frame);
         } catch (IOException error) {
@@ -629,11 +609,10 @@ public final class Relays {
     public Iterator call(Object rows) throws Exception {
       int slot = slotOf(rows);
       plan.requireHere(slot);
-      Seal seal = plan.seal();
       List frames = new ArrayList();
       for (int target = 0; target < plan.executors.length; target++) {
         byte[] frame = ByteBuffer.allocate(8).putInt(slot).putInt(target).array();
-        frames.add(new Tuple2(Integer.valueOf(target), seal.close(slot, target, frame)));
+        frames.add(new Tuple2(Integer.valueOf(target), frame));
       }
       return frames.iterator();
     }
@@ -651,12 +630,11 @@ public final class Relays {
       int slot = ((Integer) index).intValue();
       plan.requireHere(slot);
       new Post(plan.number, slot, null).close();
-      Seal seal = plan.seal();
       Iterator arriving = (Iterator) rows;
       boolean[] from = new boolean[plan.executors.length];
       int count = 0;
       while (arriving.hasNext()) {
-        ByteBuffer frame = ByteBuffer.wrap(seal.open(slot, (byte[]) ((Tuple2) arriving.next())._2()));
+        ByteBuffer frame = ByteBuffer.wrap((byte[]) ((Tuple2) arriving.next())._2());
         int source = frame.getInt();
         if (frame.getInt() == slot && !from[source]) {
           from[source] = true;
@@ -664,87 +642,6 @@ public final class Relays {
         }
       }
       return Collections.singletonList(Integer.valueOf(count)).iterator();
-    }
-  }
-
-  /**
-   * ChaCha20-Poly1305 for each link, with a key made of the application's secret, the exchange's salt, one of the outlet's own,
-   * and both slots. The n-th frame of a link has the nonce n: one that is changed, repeated, left out or sent elsewhere does
-   * not open. Where the application has no secret, frames stay as they are: then whoever reaches a port of Spark can run
-   * code in it anyway.
-   */
-  static final class Seal {
-    private static final int SALT = 16;
-    private static final int TAG = 16;
-    private final byte[] secret;
-    private final byte[] exchange;
-    private final byte[] own = new byte[SALT];
-    private final SecretKeySpec[] keys;
-    private final long[] counts;
-
-    Seal(byte[] exchange, int slots) {
-      SecurityManager security = (SecurityManager) fromEnvironment("securityManager", SecurityManager.class);
-      this.secret =
-          security.isAuthenticationEnabled() ? security.getSecretKey().getBytes(StandardCharsets.UTF_8) : null;
-      this.exchange = exchange;
-      this.keys = new SecretKeySpec[slots];
-      this.counts = new long[slots];
-      new SecureRandom().nextBytes(own);
-    }
-
-    /** Source, the outlet's salt in the first of a link, and the sealed frame. */
-    byte[] close(int source, int target, byte[] frame) throws GeneralSecurityException {
-      if (secret == null) {
-        return frame;
-      }
-      boolean first = keys[target] == null;
-      if (first) {
-        keys[target] = key(own, source, target);
-      }
-      int head = 4 + (first ? SALT : 0);
-      byte[] sealed = new byte[head + frame.length + TAG];
-      ByteBuffer.wrap(sealed).putInt(source).put(own, 0, head - 4);
-      cipher(Cipher.ENCRYPT_MODE, target).doFinal(frame, 0, frame.length, sealed, head);
-      return sealed;
-    }
-
-    byte[] open(int target, byte[] sealed) throws GeneralSecurityException {
-      if (secret == null) {
-        return sealed;
-      }
-      int source = sealed.length < 4 ? -1 : ByteBuffer.wrap(sealed).getInt();
-      boolean known = source >= 0 && source < keys.length;
-      int head = 4 + (known && keys[source] == null ? SALT : 0);
-      if (!known || sealed.length < head + TAG) {
-        throw new GeneralSecurityException("slot " + target + " got a frame from nobody");
-      }
-      if (keys[source] == null) {
-        byte[] theirs = new byte[SALT];
-        System.arraycopy(sealed, 4, theirs, 0, SALT);
-        keys[source] = key(theirs, source, target);
-      }
-      try {
-        return cipher(Cipher.DECRYPT_MODE, source).doFinal(sealed, head, sealed.length - head);
-      } catch (GeneralSecurityException error) {
-        throw new GeneralSecurityException("slot " + target + " got a frame that slot " + source + " has not sent: " + error);
-      }
-    }
-
-    private SecretKeySpec key(byte[] outlet, int source, int target) throws GeneralSecurityException {
-      Mac mac = Mac.getInstance("HmacSHA256");
-      mac.init(new SecretKeySpec(secret, "HmacSHA256"));
-      mac.update("reprise exchange".getBytes(StandardCharsets.UTF_8));
-      mac.update(exchange);
-      mac.update(outlet);
-      mac.update(ByteBuffer.allocate(8).putInt(source).putInt(target).array());
-      return new SecretKeySpec(mac.doFinal(), "ChaCha20");
-    }
-
-    private Cipher cipher(int mode, int peer) throws GeneralSecurityException {
-      byte[] nonce = ByteBuffer.allocate(12).putInt(0).putLong(counts[peer]++).array();
-      Cipher cipher = Cipher.getInstance("ChaCha20-Poly1305");
-      cipher.init(mode, keys[peer], new IvParameterSpec(nonce));
-      return cipher;
     }
   }
 

@@ -6,7 +6,6 @@ compiled always fits the Spark that is installed, or does not compile, which the
 
 from __future__ import annotations
 
-import secrets
 import threading
 import zipfile
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from typing import Any
 from pyspark import SparkContext
 
 CLASS = "reprise.Relays"
-SALT_BYTES = 16
 _lock = threading.Lock()
 _compiled: dict[str, Relays] = {}
 """By application: a second jar of the same name would be refused."""
@@ -41,12 +39,11 @@ class Relays:
 
     def exchange(self, hosts: Sequence[str], executors: Sequence[str], number: int) -> Any:
         """The Java RDD whose `count` is the exchange; slots are in the order of `hosts`, `executors` are their ids."""
-        salt = secrets.token_bytes(SALT_BYTES)
-        return self._java.exchange(self._spark(), number, salt, list(hosts), list(executors))
+        return self._java.exchange(self._spark(), number, list(hosts), list(executors))
 
     def trial(self, hosts: Sequence[str], executors: Sequence[str]) -> Any:
         """The Java RDD of a tiny exchange without partition hosts: how many frames came to each slot, one from each."""
-        return self._java.trial(self._spark(), secrets.token_bytes(SALT_BYTES), list(hosts), list(executors))
+        return self._java.trial(self._spark(), list(hosts), list(executors))
 
     def desk(self, number: int, slots: int) -> Any:
         """The Java end of the orders and reports of an exchange, which is to be there before the exchange begins."""

@@ -113,6 +113,7 @@ class Command:
       again, so senders may drop it, and sources the ranges.
     - `keeps`: outputs since the newest checkpoint are kept for who may be lost, also while nothing fails.
     - `link`: number of the exchange by which messages travel all the time; 0: they travel with the stages of the job.
+      `link_key`: of the exchange, in hex; hosts seal their frames with it (`reprise.spark_jobs.node.seal`).
     - `generation`: of the desired state; messages of an earlier one are not those that partitions of this one await.
     - `snapshot`: partition that is hosted -> batch: it stores itself after the first batch that it applies from there on,
       if it has not since.  It is said again until that is known to be stored.
@@ -158,6 +159,7 @@ class Command:
     begins: int = 0
     later: Mapping[str, int] = field(default_factory=dict)
     link: int = 0
+    link_key: str = field(default="", repr=False)
     generation: int = 0
     snapshot: Mapping[str, int] = field(default_factory=dict)
     skips: tuple[Skip, ...] = ()

@@ -30,6 +30,7 @@ from typing import BinaryIO, cast
 
 from reprise.spark_jobs.node.meeting import announce, listen
 from reprise.spark_jobs.node.rounds import NO_ROUND, Kind, encode_answer
+from reprise.spark_jobs.node.seal import Seal
 
 SOCKET, RECORD = "exchange.sock", "exchange.json"
 """Files in the executor's folder that the relays know by name: where the host listens, and the key that it asks for."""
@@ -68,7 +69,7 @@ class Links:
         self._home, self._heard, self._ordered = home, heard, ordered
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
-        self._number = -1
+        self._number, self._sealing = -1, b""
         self._closed = False
         self._here: dict[tuple[int, bytes], _Relay] = {}
         name = f"exchange-{os.getpid()}-{secrets.token_hex(4)}"
@@ -77,21 +78,22 @@ class Links:
         (home / name).replace(home / SOCKET)  # over that of a host which was here before
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def attach(self, number: int) -> None:
-        """Let only connections of that exchange count from now on.  ValueError: a later one is attached already."""
+    def attach(self, number: int, key: bytes) -> None:
+        """Let only connections of that exchange count from now on.  `key`: with which its frames are sealed.  ValueError: a
+        later one is attached already."""
         with self._lock:
             if number < self._number:
                 raise ValueError(f"exchange {number} is attached after exchange {self._number}")
             if number == self._number:
                 return
-            before, self._number = self._number, number
+            before, self._number, self._sealing = self._number, number, key
             for relay in self._here.values():
                 if relay.number < before:
                     relay.close()
                 elif relay.number < number:
                     relay.retire()
                 elif relay.number == number:
-                    relay.turn.set()
+                    relay.begin(key)
             self._say_attached()
 
     def _say_attached(self) -> None:
@@ -178,7 +180,7 @@ class Links:
                 return False
             self._here[relay.number, relay.kind] = relay
             if relay.number == self._number:
-                relay.turn.set()
+                relay.begin(self._sealing)
                 self._say_attached()
             return True
 
@@ -219,10 +221,17 @@ class _Relay:
         self.plain, self.number, self.slot, self.deliver = plain, number, slot, deliver
         self.turn = threading.Event()
         """Set when the exchange is attached, or over."""
+        self.seal: Seal | None = None
+        """Of frames between hosts, once the exchange is attached."""
 
     def run(self) -> None:
         """Run until the connection ends."""
         raise NotImplementedError
+
+    def begin(self, key: bytes) -> None:
+        """The exchange is attached."""
+        self.seal = Seal(key, self.slot)
+        self.turn.set()
 
     def retire(self) -> None:
         """Another exchange is attached: nothing of this one counts, but its job goes on until the driver ends it."""
@@ -289,13 +298,16 @@ class _Outlet(_Relay):
         with self._changed:
             while not self._waiting and not self._over:
                 self._changed.wait()
-            parts: list[bytes] = []
+            taken: list[tuple[int, bytes]] = []
             size = 0
-            while self._waiting and (not parts or size + len(self._waiting[0][1]) <= WRITE_BYTES):
-                slot, frame = self._waiting.popleft()
-                parts += (TO_OUTLET.pack(slot, len(frame)), frame)
-                size += len(frame)
+            while self._waiting and (not taken or size + len(self._waiting[0][1]) <= WRITE_BYTES):
+                taken.append(self._waiting.popleft())
+                size += len(taken[-1][1])
             self._bytes -= size
+        parts: list[bytes] = []
+        for slot, frame in taken:
+            sealed = self.seal.close(slot, frame) if self.seal is not None and slot != DRIVER else frame
+            parts += (TO_OUTLET.pack(slot, len(sealed)), sealed)
         return b"".join(parts)
 
 
@@ -309,8 +321,11 @@ class _Inlet(_Relay):
         with cast(BinaryIO, self.plain.makefile("rb", READ_BYTES)) as stream:
             counts = True
             while (found := _frame(stream)) is not None:
+                frame, is_order = found
                 try:
-                    counts = counts and self.deliver(self.number, *found)
+                    if counts and not is_order and self.seal is not None:
+                        frame = self.seal.open(frame)
+                    counts = counts and self.deliver(self.number, frame, is_order)
                 except Exception:
                     traceback.print_exc()  # the connection ends, and the exchange with it: that is seen
                     return

@@ -31,7 +31,8 @@ from reprise.spark_jobs.version import require_same
 ALWAYS = ("topology", "sink", "checkpoints", "window", "budget_s", "stream", "begins", "later")
 """Fields of a command that stay the same for a driver's life: whole orders have them."""
 EACH = (
-    "horizon", "due", "final", "punctuations", "retain", "keeps", "confirmed", "published", "link", "generation",
+    "horizon", "due", "final", "punctuations", "retain", "keeps", "confirmed", "published", "link",
+    "link_key", "generation",
 )  # fmt: skip
 """Fields that each order has, the same for all hosts."""
 HELD = ("hosted", "installs", "covered")

@@ -16,6 +16,7 @@ Invariant: frames of one exchange come from each node in the order in which they
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,6 +54,10 @@ PIECE = 127 * 1024
 fit into a window."""
 BURST = 4 * WINDOW_BYTES
 """Bytes of rows that are taken out of buffers for one node at once: they count for no budget until they are confirmed."""
+CONFIRM_S = 0.1
+"""What has come from a node, and what of it is applied, is confirmed so long later in one frame."""
+CONFIRM_BYTES = WINDOW_BYTES // 4
+"""Of so much the confirmation does not wait, as the node may have no room to send more."""
 LOOK_S = 0.5
 """How often buffers are looked through where nothing is new."""
 PING_S = 2.0
@@ -77,8 +82,8 @@ class Links(Protocol):
     def close(self) -> None:
         """End all connections."""
 
-    def attach(self, number: int) -> None:
-        """Use this exchange from now on, and none before it."""
+    def attach(self, number: int, key: bytes) -> None:
+        """Use this exchange from now on, and none before it; its frames are sealed with that key."""
 
     def send(self, slot: int, frame: bytes) -> bool:
         """Take a frame for another slot; False where there is no room now."""
@@ -141,6 +146,10 @@ class _Peer:
     came: int = 0
     told: int = 0
     """Of those that came, how many it knows to have come."""
+    owed_bytes: int = 0
+    """Of those that it does not know to have come."""
+    owed_since: float | None = None
+    """Since when something is to be confirmed to it."""
     pieces: list[bytes] = field(default_factory=list)
     """What has come of a bundle whose end has not."""
     readers: dict[str, int] = field(default_factory=dict)
@@ -170,9 +179,15 @@ class _Peer:
 class Pump:
     """One host's; `heard` may be called by any thread, everything else by who has the host's turn."""
 
-    def __init__(self, host: Host, links: Callable[[Heard], Links], platform: Platform = PLATFORM) -> None:
+    def __init__(
+        self,
+        host: Host,
+        links: Callable[[Heard], Links],
+        platform: Platform = PLATFORM,
+        confirm_s: float = CONFIRM_S,
+    ) -> None:
         """`links`: makes the connections, given who is to hear of frames."""
-        self._host, self._clock = host, platform.elapsed
+        self._host, self._clock, self._confirm_s = host, platform.elapsed, confirm_s
         self.wake = platform.event()
         """Something may have come, or may be sent."""
         self._heard: deque[tuple[int, bytes]] = deque()
@@ -189,6 +204,8 @@ class Pump:
         self._fresh = False
         """Orders or confirmations have come since what can be sent was looked for."""
         self._looked = 0.0
+        self._confirms_at = math.inf
+        """When the next confirmation has waited for long enough."""
         self._trouble: DataPlaneError | None = None
         self._parted = False
         self._links = links(self.heard)
@@ -217,7 +234,7 @@ class Pump:
         """The host has taken in orders."""
         if (command.epoch, command.link) != (self._stamp.epoch, self._link):
             if command.link:
-                self._links.attach(command.link)
+                self._links.attach(command.link, bytes.fromhex(command.link_key))
             self._link = command.link
             self._trouble = self._apart_since = None
             self._since.clear()
@@ -236,7 +253,7 @@ class Pump:
 
     def due_in(self) -> float:
         """Seconds until there is something to do though nothing comes."""
-        return self._host.due_in()
+        return min(self._host.due_in(), self._confirms_at - self._clock())
 
     @property
     def lacks_relays(self) -> bool:
@@ -250,7 +267,7 @@ class Pump:
 
     def round(self) -> bool:
         """One piece of work; says whether there may be more to do at once."""
-        command = self._host.command
+        command, self._confirms_at = self._host.command, math.inf
         if (
             command is None
             or not self._link
@@ -292,6 +309,7 @@ class Pump:
             else:
                 came = True
                 peer.came += 1
+                peer.owed_bytes += len(frame)
                 peer.pieces.append(body)
                 if kind is FrameKind.MESSAGES:
                     body = b"".join(peer.pieces)
@@ -371,15 +389,24 @@ class Pump:
 
     def _confirm(self, command: Command) -> None:
         """Confirm to those that send here what has come, and what is applied by partitions that are no standbys."""
-        at = {p: r.position for p, r in self._host.runtimes.items() if not command.silent(p)}
+        at, now = (
+            {p: r.position for p, r in self._host.runtimes.items() if not command.silent(p)},
+            self._clock(),
+        )
         for slot, peer in self._peers.items():
             applied = {p: at[p] for p, told in peer.readers.items() if p in at and at[p] != told}
             if not applied and peer.told == peer.came:
                 continue
-            body = Confirmation(peer.came, applied).encode()
-            if self._links.send(slot, encode_frame(FrameKind.CONFIRMATION, self._stamp, body)):
-                peer.readers.update(applied)
-                peer.told = peer.came
+            if peer.owed_since is None:
+                peer.owed_since = now
+            if peer.owed_bytes >= CONFIRM_BYTES or now >= peer.owed_since + self._confirm_s:
+                body = Confirmation(peer.came, applied).encode()
+                if self._links.send(slot, encode_frame(FrameKind.CONFIRMATION, self._stamp, body)):
+                    peer.readers.update(applied)
+                    peer.told, peer.owed_bytes, peer.owed_since = peer.came, 0, None
+                    continue
+                peer.owed_since = now
+            self._confirms_at = min(self._confirms_at, peer.owed_since + self._confirm_s)
 
 
 def _frames(bundle: bytes, stamp: Stamp) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from tools.testbed.exchange_lab import run
 pytestmark = [pytest.mark.slow, pytest.mark.wide]
 STEPS = (
     "probed", "late_hosts", "small", "mixed", "bulk", "beside_a_job", "beside_a_chain", "make_before_break",
-    "slots_are_let_go", "one_does_not_read", "host_dies", "strangers", "junk", "executor_dies",
+    "slots_are_let_go", "one_does_not_read", "host_dies", "objects", "junk", "executor_dies",
 )  # fmt: skip
 SECONDS = 60.0
 """A killed executor is seen within half a second on an idle machine; a timeout of Spark's takes two minutes."""
@@ -119,15 +119,6 @@ def test_a_killed_executor_ends_the_exchange_in_seconds_and_the_survivors_begin_
     assert_exact(step["next"], 40)
 
 
-def test_a_stranger_on_the_network_feeds_nothing_and_reads_nothing(found: dict[str, dict[str, Any]]) -> None:
-    step = found["strangers"]
-    assert step["opened"], "what was sealed opens"
-    assert not step["readable"]
-    assert len(step["refused"]) == 6
-    for how, why in step["refused"].items():
-        assert "got a frame that slot" in why or "got a frame from nobody" in why, (how, why)
-
-
 def test_no_object_is_read_from_the_network(found: dict[str, dict[str, Any]]) -> None:
     """What reads records takes a serialised object for a length that no record has."""
-    assert "a record of -1393754107 bytes" in found["strangers"]["object"]
+    assert "a record of -1393754107 bytes" in found["objects"]["object"]

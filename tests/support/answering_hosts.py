@@ -31,6 +31,7 @@ class Hosts:
     during: Callable[[], None] = lambda: None
     link: int = 0
     why_chained: str = ""
+    link_key: str = ""
     closed: int = 0
     _orders: list[Orders] = field(default_factory=list)
 

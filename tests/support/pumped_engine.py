@@ -48,7 +48,7 @@ class WireEnd:
             return False
         return True
 
-    def attach(self, number: int) -> None:
+    def attach(self, number: int, _key: bytes) -> None:
         assert self.wire is None or number >= self.wire.number
         self.wire = self.nodes.wires[number]
 
@@ -80,7 +80,7 @@ class PumpedNodes(LocalNodes):
                 self.ends[node] = WireEnd(self, node, heard)
                 return self.ends[node]
 
-            self.pumps[node] = Pump(self.hosts[node], links)
+            self.pumps[node] = Pump(self.hosts[node], links, confirm_s=0.0)
 
     def lose(self, *nodes: str) -> None:
         super().lose(*nodes)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from reprise.spark_jobs.node.links import Links
+from reprise.spark_jobs.node.seal import KEY_BYTES
 
 HEAD = struct.Struct(">IIQQ")
 """Number of the exchange, source slot, number on the link, time (monotonic ns)."""
@@ -103,7 +104,7 @@ def main() -> None:
             with told.lock:
                 told.clear()
                 told.number = order["attach"]
-            told.links.attach(order["attach"])
+            told.links.attach(order["attach"], bytes(KEY_BYTES))
         if "there" in order:
             answer = {"there": told.links.there(order["there"]), "ready": told.links.ready}
         if "send" in order:

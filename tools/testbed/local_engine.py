@@ -132,7 +132,7 @@ class LocalJobs:
         self.nodes, self.hosts = nodes, hosts
 
     link = 0
-    why_chained = ""
+    why_chained = link_key = ""
 
     def close(self) -> None:
         """It holds nothing."""

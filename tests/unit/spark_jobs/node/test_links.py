@@ -27,8 +27,12 @@ from reprise.spark_jobs.node.links import (
 )
 from reprise.spark_jobs.node.meeting import announce, listen
 from reprise.spark_jobs.node.rounds import NO_ROUND, Kind, encode_answer
+from reprise.spark_jobs.node.seal import KEY_BYTES, Seal
 from tools.testbed.waiting import until
 
+KEY = b"k" * KEY_BYTES
+OTHER = 9
+"""The slot from which relays bring frames."""
 Heard = "queue.SimpleQueue[tuple[int, bytes]]"
 ATTACHED = encode_answer(NO_ROUND, Kind.ATTACHED, b"")
 
@@ -38,7 +42,9 @@ class Played:
 
     def __init__(self, home: Path, kind: bytes, number: int, slot: int = 0, key: bytes | None = None) -> None:
         record = json.loads((home / "exchange.json").read_text())
-        self.attached = 0
+        self.attached, self.slot = 0, slot
+        self.seal = Seal(KEY, OTHER)
+        self.readers: dict[int, Seal] = {}
         self.plain = socket.socket(socket.AF_UNIX)
         self.plain.settimeout(20.0)
         self.plain.connect(str(home / "exchange.sock"))
@@ -49,13 +55,15 @@ class Played:
             self.answer = b""
 
     def bring(self, *frames: bytes) -> None:
-        self.plain.sendall(b"".join(FROM_INLET.pack(len(frame)) + frame for frame in frames))
+        sealed = [self.seal.close(self.slot, frame) for frame in frames]
+        self.plain.sendall(b"".join(FROM_INLET.pack(len(frame)) + frame for frame in sealed))
 
     def taken(self) -> tuple[int, bytes]:
         """The next frame, but for that which says that the host has attached the exchange."""
         while (found := self._frame()) == (DRIVER, ATTACHED):
             self.attached += 1
-        return found
+        slot, frame = found
+        return slot, frame if slot == DRIVER else self.readers.setdefault(slot, Seal(KEY, slot)).open(frame)
 
     def _frame(self) -> tuple[int, bytes]:
         slot, length = TO_OUTLET.unpack(self._read(TO_OUTLET.size))
@@ -107,7 +115,7 @@ def test_it_takes_the_place_of_a_host_that_was_here_before(tmp_path: Path, heard
     listen(tmp_path, "exchange.sock").close()
     announce(tmp_path, "exchange.json", "exchange.sock", b"\1" * 32)
     made = Links(tmp_path, lambda number, frame: heard.put((number, frame)))
-    made.attach(1)
+    made.attach(1, KEY)
     relays = pair(tmp_path, 1)
     until(lambda: made.ready, "both relays")
     made.close()
@@ -115,7 +123,7 @@ def test_it_takes_the_place_of_a_host_that_was_here_before(tmp_path: Path, heard
 
 
 def test_frames_go_out_and_come_in_whole_and_in_order(tmp_path: Path, links: Links, heard: Heard) -> None:
-    links.attach(7)
+    links.attach(7, KEY)
     outlet, inlet = pair(tmp_path, 7, slot=2)
     until(lambda: links.ready, "both relays")
     frames = [bytes([n % 251]) * (n * 37 % 5000) for n in range(300)]
@@ -131,7 +139,7 @@ def test_without_an_outlet_nothing_is_taken(tmp_path: Path, links: Links) -> Non
     assert not links.send(1, b"x")
     outlet = Played(tmp_path, OUTLET, 3)
     assert not links.send(1, b"x"), "it waits, as its exchange is not attached"
-    links.attach(3)
+    links.attach(3, KEY)
     until(lambda: links.send(1, b"x"), "its turn")
     assert not links.ready, "the inlet is missing"
     assert outlet.taken() == (1, b"x")
@@ -140,7 +148,7 @@ def test_without_an_outlet_nothing_is_taken(tmp_path: Path, links: Links) -> Non
 
 
 def test_a_queue_has_a_bound_in_bytes_and_send_never_waits(tmp_path: Path, links: Links) -> None:
-    links.attach(1)
+    links.attach(1, KEY)
     outlet, inlet = pair(tmp_path, 1)
     large = b"y" * (module.QUEUE_BYTES + 1)
     until(lambda: links.send(0, large), "one that is larger than the queue is taken by an empty one")
@@ -155,7 +163,7 @@ def test_a_queue_has_a_bound_in_bytes_and_send_never_waits(tmp_path: Path, links
 def test_a_wrong_key_or_kind_is_not_answered_and_feeds_nothing(
     tmp_path: Path, links: Links, heard: Heard
 ) -> None:
-    links.attach(1)
+    links.attach(1, KEY)
     wrong = Played(tmp_path, INLET, 1, key=b"k" * 32)
     assert wrong.answer == b""
     assert Played(tmp_path, b"x", 1).answer == b""
@@ -178,7 +186,7 @@ def test_a_stranger_who_says_nothing_holds_nobody_up_and_is_let_go(
         stranger.settimeout(20.0)
         stranger.connect(str(tmp_path / "exchange.sock"))
     slow.sendall(b"o\0\0")
-    links.attach(1)
+    links.attach(1, KEY)
     relays = pair(tmp_path, 1)
     until(lambda: links.ready, "both relays, beside the strangers")
     assert silent.recv(1) == slow.recv(1) == b""
@@ -188,7 +196,7 @@ def test_a_stranger_who_says_nothing_holds_nobody_up_and_is_let_go(
 def test_the_next_exchange_waits_beside_this_one_until_it_is_attached(
     tmp_path: Path, links: Links, heard: Heard
 ) -> None:
-    links.attach(1)
+    links.attach(1, KEY)
     old_outlet, old_inlet = pair(tmp_path, 1)
     new_outlet, new_inlet = pair(tmp_path, 2, slot=4)
     until(lambda: links.there(2), "the next one")
@@ -196,31 +204,31 @@ def test_the_next_exchange_waits_beside_this_one_until_it_is_attached(
     old_inlet.bring(b"old")
     assert heard.get(timeout=300) == (1, b"old")
     assert links.ready
-    links.attach(2)
-    links.attach(2)
+    links.attach(2, KEY)
+    links.attach(2, KEY)
     assert heard.get(timeout=300) == (2, b"early")
     assert links.send(0, b"to the new one")
     assert new_outlet.taken() == (0, b"to the new one")
     old_inlet.bring(b"of the old one" * 100_000)  # is drained, so that the others of that exchange go on
     new_inlet.bring(b"last")
     assert heard.get(timeout=300) == (2, b"last")
-    links.attach(3)
+    links.attach(3, KEY)
     assert old_outlet.ended(), "two changes later it is closed"
     assert old_inlet.ended()
     assert heard.empty()
 
 
 def test_an_exchange_that_is_over_is_told_so(tmp_path: Path, links: Links) -> None:
-    links.attach(5)
+    links.attach(5, KEY)
     assert Played(tmp_path, OUTLET, 4).answer == TOO_LATE
     with pytest.raises(ValueError, match="exchange 4 is attached after exchange 5"):
-        links.attach(4)
-    links.attach(5)
+        links.attach(4, KEY)
+    links.attach(5, KEY)
 
 
 @pytest.mark.parametrize(("kind", "slot"), [(OUTLET, 0), (INLET, 1)])
 def test_a_task_of_another_slot_is_refused(tmp_path: Path, links: Links, kind: bytes, slot: int) -> None:
-    links.attach(1)
+    links.attach(1, KEY)
     right = Played(tmp_path, OUTLET, 1, slot=0)
     wrong = Played(tmp_path, kind, 1, slot=slot)
     assert (right.answer, wrong.answer) == (WELCOME, TOO_LATE)
@@ -232,7 +240,7 @@ def test_a_reader_that_fails_ends_its_connection(tmp_path: Path, capsys: pytest.
         raise RuntimeError(f"no use for {frame!r} of {number}")
 
     made = Links(tmp_path, fail)
-    made.attach(1)
+    made.attach(1, KEY)
     outlet, inlet = pair(tmp_path, 1)
     until(lambda: made.ready, "both relays")
     inlet.bring(b"x")
@@ -243,11 +251,23 @@ def test_a_reader_that_fails_ends_its_connection(tmp_path: Path, capsys: pytest.
     assert outlet.ended()
 
 
+def test_a_frame_that_nobody_with_the_key_has_sent_ends_the_exchange(
+    tmp_path: Path, links: Links, heard: Heard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    links.attach(1, KEY)
+    _, inlet = pair(tmp_path, 1)
+    inlet.seal = Seal(b"another key" * 3, OTHER)
+    inlet.bring(b"forged")
+    assert inlet.ended()
+    assert f"slot 0 got a frame that slot {OTHER} has not sent" in capsys.readouterr().err
+    assert heard.empty()
+
+
 @pytest.mark.parametrize("what", ["links", "outlet", "inlet"])
 def test_when_it_closes_nobody_is_left(tmp_path: Path, what: str) -> None:
     before = set(threading.enumerate())
     made = Links(tmp_path, lambda number, frame: None)
-    made.attach(1)
+    made.attach(1, KEY)
     outlet, inlet = pair(tmp_path, 1)
     waiting = Played(tmp_path, INLET, 2)
     ends: dict[str, Callable[[], None]] = {
@@ -273,12 +293,13 @@ def test_the_driver_hears_of_an_exchange_once_orders_can_come_and_answers_can_le
         tmp_path, lambda number, frame: heard.put((number, frame)), lambda *order: orders.put(order)
     )
     second = INLET if first == OUTLET else OUTLET
-    links.attach(7)
+    links.attach(7, KEY)
     relays = {first: Played(tmp_path, first, 7)}
     assert not links.ready
     relays[second] = Played(tmp_path, second, 7)
     assert relays[OUTLET]._frame() == (DRIVER, ATTACHED)
-    relays[INLET].plain.sendall(FROM_INLET.pack(-4) + b"work" + FROM_INLET.pack(3) + b"row")
+    relays[INLET].plain.sendall(FROM_INLET.pack(-4) + b"work")
+    relays[INLET].bring(b"row")
     assert orders.get(timeout=20.0) == (7, b"work")
     assert heard.get(timeout=20.0) == (7, b"row")
     links.answer(7, b"done")
@@ -293,10 +314,10 @@ def test_orders_of_an_exchange_that_is_not_attached_wait_or_go_to_nobody(
     links = Links(
         tmp_path, lambda number, frame: heard.put((number, frame)), lambda *order: orders.put(order)
     )
-    links.attach(1)
+    links.attach(1, KEY)
     (_, before), (outlet, after) = pair(tmp_path, 1), pair(tmp_path, 2)
     after.plain.sendall(FROM_INLET.pack(-5) + b"early")
-    links.attach(2)
+    links.attach(2, KEY)
     assert orders.get(timeout=20.0) == (2, b"early")
     assert outlet._frame() == (DRIVER, ATTACHED)
     before.plain.sendall(FROM_INLET.pack(-4) + b"late")

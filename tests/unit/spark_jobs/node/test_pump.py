@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Collection
 from dataclasses import replace
@@ -14,7 +15,7 @@ from reprise.spark_jobs.errors import DataPlaneError, WireError
 from reprise.spark_jobs.node import pump as pump_module
 from reprise.spark_jobs.node.command import Command, Shadow
 from reprise.spark_jobs.node.frames import Confirmation, FrameKind, Stamp, decode_frame, encode_frame
-from reprise.spark_jobs.node.pump import PING_S, SILENT_S, Pump, Turn
+from reprise.spark_jobs.node.pump import CONFIRM_S, PING_S, SILENT_S, Pump, Turn
 from reprise.spark_jobs.node.sending import Sent
 from reprise.spark_jobs.node.wire import Message, pack
 from reprise.spark_jobs.platform import PLATFORM
@@ -42,7 +43,7 @@ class Ends:
         platform = replace(PLATFORM, elapsed=lambda: self.now)
         self.pump = Pump(cast(Any, self), lambda _: cast(Any, self), platform)
 
-    def attach(self, number: int) -> None:
+    def attach(self, number: int, _key: bytes) -> None:
         self.attached.append(number)
 
     def send(self, slot: int, frame: bytes) -> bool:
@@ -74,6 +75,16 @@ class Ends:
         self.command = command
         self.pump.begun(command)
 
+    def confirmed(self) -> list[Confirmation]:
+        """What it has confirmed, once a confirmation need not wait any longer."""
+        self.now += CONFIRM_S
+        self.pump.round()
+        found = [decode_frame(frame) for _, frame in self.sent]
+        return [Confirmation.decode(body) for kind, _, body in found if kind is FrameKind.CONFIRMATION]
+
+    def due_in(self) -> float:
+        return math.inf
+
     def kinds(self) -> list[FrameKind]:
         return [decode_frame(frame)[0] for _, frame in self.sent]
 
@@ -101,15 +112,45 @@ def test_what_comes_is_delivered_and_confirmed_with_what_is_applied(ends: Ends) 
     ends.pump.heard(9, frame(THERE, 5))
     assert ends.pump.round()
     assert batches(ends) == [5]
-    assert [slot for slot, _ in ends.sent] == [1]
-    kind, stamp, body = decode_frame(ends.sent[0][1])
-    assert (kind, stamp) == (FrameKind.CONFIRMATION, Stamp(2, 3, 5, 0))
-    assert Confirmation.decode(body) == Confirmation(1, {"b.0": 4})
-    ends.pump.round()
-    assert len(ends.sent) == 1, "nothing is new"
+    assert ends.confirmed() == [Confirmation(1, {"b.0": 4})]
+    assert ends.sent[0][0] == 1
+    assert decode_frame(ends.sent[0][1])[1] == Stamp(2, 3, 5, 0)
+    assert len(ends.confirmed()) == 1, "nothing is new"
     ends.runtimes["b.0"].position = 5
     ends.pump.round()
-    assert Confirmation.decode(decode_frame(ends.sent[1][1])[2]) == Confirmation(1, {"b.0": 5})
+    assert ends.confirmed()[1:] == [Confirmation(1, {"b.0": 5})]
+
+
+def test_what_comes_in_a_short_time_is_confirmed_in_one_frame(ends: Ends) -> None:
+    for batch in (5, 6, 7):
+        ends.pump.heard(9, frame(THERE, batch))
+        ends.pump.round()
+        assert ends.sent == []
+        assert 0 < ends.pump.due_in() <= CONFIRM_S, "its time comes though nothing else does"
+        ends.now += CONFIRM_S / 4
+    ends.runtimes["b.0"].position = 7
+    assert ends.confirmed() == [Confirmation(3, {"b.0": 7})]
+    assert ends.pump.due_in() == math.inf
+
+
+def test_a_sender_that_may_have_no_room_is_told_at_once(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pump_module, "CONFIRM_BYTES", 2 * len(frame(THERE, 5)))
+    for batch in (5, 6):
+        assert ends.sent == []
+        ends.pump.heard(9, frame(THERE, batch))
+        ends.pump.round()
+    assert ends.kinds() == [FrameKind.CONFIRMATION]
+
+
+def test_a_confirmation_that_finds_no_room_is_tried_again_after_a_while(ends: Ends) -> None:
+    ends.room = False
+    ends.pump.heard(9, frame(THERE, 5))
+    ends.pump.round()
+    ends.now += CONFIRM_S
+    ends.pump.round()
+    assert ends.pump.due_in() > 0, "not at once, again and again"
+    ends.room = True
+    assert ends.confirmed() == [Confirmation(1, {"b.0": 4})]
 
 
 def test_what_was_cut_short_is_sent_in_the_next_round(ends: Ends) -> None:
@@ -127,7 +168,7 @@ def test_nothing_of_a_standby_is_confirmed(ends: Ends) -> None:
     ends.pump.heard(9, frame(THERE, 5))
     assert ends.pump.round()
     assert batches(ends) == [5]
-    assert Confirmation.decode(decode_frame(ends.sent[0][1])[2]) == Confirmation(1, {})
+    assert ends.confirmed() == [Confirmation(1, {})]
 
 
 def test_nothing_moves_between_two_executors(ends: Ends) -> None:
@@ -145,7 +186,7 @@ def test_messages_under_orders_that_are_not_here_wait_for_them(ends: Ends) -> No
     ends.pump.heard(9, frame(THERE._replace(job=6), 5))
     ends.pump.round()
     assert batches(ends) == []
-    assert ends.kinds() == [FrameKind.CONFIRMATION], "it has come all the same"
+    assert [c.frames for c in ends.confirmed()] == [1], "it has come all the same"
     ends.begin(replace(COMMAND, job=6))
     assert batches(ends) == [5]
 
@@ -170,7 +211,7 @@ def test_a_large_bundle_travels_in_pieces_and_is_taken_in_once_it_is_whole(
         ends.pump.heard(9, piece)
     ends.pump.round()
     assert batches(ends) == []
-    assert Confirmation.decode(decode_frame(ends.sent[0][1])[2]).frames == len(pieces) - 1, "it may send more"
+    assert [c.frames for c in ends.confirmed()] == [len(pieces) - 1], "it may send more"
     ends.pump.heard(9, pieces[-1])
     ends.pump.heard(9, frame(THERE, 7))
     ends.pump.round()

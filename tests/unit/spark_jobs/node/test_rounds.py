@@ -23,7 +23,7 @@ from reprise.spark_jobs.node.rounds import (
     encode_question,
 )
 from reprise.spark_jobs.topology import expand
-from tests.unit.spark_jobs.node.test_links import Played
+from tests.unit.spark_jobs.node.test_links import KEY, Played
 from tests.unit.spark_jobs.node.test_outliving import resource_of
 from tools.testbed.waiting import until
 
@@ -44,7 +44,7 @@ class Driver:
         self.job += 1
         command = Command(
             job or self.job, 1, 0, RESOURCE.document, str(self.home / "sink"), str(self.home / "checkpoints"),
-            {"keep.0": "1.1.1"}, {"keep.0": Install(0)}, {"keep.0": 0}, {"keep.0": 0}, link=LINK,
+            {"keep.0": "1.1.1"}, {"keep.0": Install(0)}, {"keep.0": 0}, {"keep.0": 0}, link=LINK, link_key=KEY.hex(),
         )  # fmt: skip
         return self._dispatch.orders(["n"], [command])[0]
 

@@ -141,4 +141,4 @@ def test_the_protocols_number_goes_with_what_its_messages_hold() -> None:
     held += [["Range", list(Range._fields)], ["Shadow", list(Shadow._fields)]]
     held.append(["Orders", sorted(ORDER_FIELDS), [f.name for f in fields(Told)]])
     digest = hashlib.sha256(json.dumps(held).encode()).hexdigest()[:12]
-    assert (PROTOCOL, digest) == (45, "e6d258f241af")
+    assert (PROTOCOL, digest) == (46, "3bc388b72bb0")
