@@ -19,6 +19,7 @@ from reprise.controller.agent import processes, spare_host
 from reprise.controller.agent.applications import Application, announced, next_number
 from reprise.controller.agent.jvm import class_path, spark_home
 from reprise.controller.agent.processes import Process, Session
+from reprise.controller.agent.session_priority import STARTING, WORKING, SessionPriority
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.zookeeper.access import AUTH, TLS
 
@@ -91,6 +92,9 @@ class LocalExecutors(OfSession):
     log: Path
     """Where a partition host that waits prints."""
     clock: Callable[[], float] = time.monotonic
+    priority: SessionPriority = field(default_factory=SessionPriority)
+    _starts: bool = False
+    """Whether no task has come to the node yet."""
     _spare: SpareHost = field(default_factory=SpareHost)
     _running: dict[str, _Running] = field(default_factory=dict)
     """By the name of the application."""
@@ -104,12 +108,16 @@ class LocalExecutors(OfSession):
         shutil.rmtree(self.scratch, ignore_errors=True)
         for name in ("work", "local", "tmp", "spare"):
             (self.scratch / name).mkdir(parents=True)
+        self._starts = True
+        self.priority.set(STARTING)
         self._start_executors()
         self._spare.start(self._environment(), self.log)
 
     def keep(self) -> None:
         """See `Executors`."""
         self._start_executors()
+        self._starts = self._starts and not self._spare.is_taken
+        self.priority.set(STARTING if self._starts else WORKING)
         self._spare.keep(self.log)
 
     def end_all(self) -> None:

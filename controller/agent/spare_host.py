@@ -64,6 +64,11 @@ class SpareHost:
             except OSError as error:  # the executor's first task starts a host then
                 log.warning("event=no-spare-host reason=%r", str(error))
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether an executor has it, so that tasks can run; also where it could not be started."""
+        return self._environment is not None and not (Path(self._environment[FOLDER]) / STARTING).exists()
+
     def keep(self, output: Path | None = None) -> None:
         """Start another one where the last has ended, with its executor: the executor that follows will want one.  Its
         output goes where that of `start` goes."""

@@ -19,6 +19,7 @@ from reprise.controller.agent.announcing import announce as announce_context
 from reprise.controller.agent.applications import FOLDER, Application, _path, announce, announced, withdraw
 from reprise.controller.agent.executor import ExecutorProcess
 from reprise.controller.agent.executors import HANGS_S, PAUSE_S, LocalExecutors
+from reprise.controller.agent.session_priority import STARTING, WORKING, SessionPriority
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.zookeeper.access import AUTH
 
@@ -39,9 +40,11 @@ class Scene:
         self.applications.mkdir()
         self.now = 100.0
 
+        self.autogroup = folder / "autogroup"
         self.node = Sleepers(
-            "n1", "127.0.1.1", folder / "n1", self.applications, folder / "log", lambda: self.now
-        )
+            "n1", "127.0.1.1", folder / "n1", self.applications, folder / "log", lambda: self.now,
+            SessionPriority(self.autogroup),
+        )  # fmt: skip
 
     def begin(self, application: Application, name: str = "flights") -> None:
         announce(self.applications, name, application)
@@ -71,6 +74,22 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     for running in scene.node._running.values():
         running.process.kill()
         running.process.wait()
+
+
+def test_a_node_that_starts_gets_less_of_the_processor_until_a_task_has_come(scene: Scene) -> None:
+    scene.node.start()
+    assert scene.autogroup.read_text() == str(STARTING)
+    waits = scene.node.scratch / "spare" / spare_host.STARTING
+    waits.write_text("4711")
+    scene.node._spare._environment = {spare_host.FOLDER: str(waits.parent)}
+    scene.node.keep()
+    assert scene.autogroup.read_text() == str(STARTING)
+    waits.unlink()
+    scene.node.keep()
+    assert scene.autogroup.read_text() == str(WORKING)
+    waits.write_text("4712")
+    scene.node.keep()
+    assert scene.autogroup.read_text() == str(WORKING), "others may run here"
 
 
 def test_an_executor_runs_for_each_application_in_a_folder_of_its_own(scene: Scene) -> None:
