@@ -19,7 +19,7 @@ from reprise.controller.agent import processes, spare_host
 from reprise.controller.agent.applications import Application, announced, next_number
 from reprise.controller.agent.jvm import class_path, spark_home
 from reprise.controller.agent.processes import Process, Session
-from reprise.controller.agent.session_priority import STARTING, WORKING, SessionPriority
+from reprise.controller.agent.session_priority import NICE_STARTING, NICE_WORKING, STARTING_S, SessionPriority
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.zookeeper.access import AUTH, TLS
 
@@ -93,8 +93,8 @@ class LocalExecutors(OfSession):
     """Where a partition host that waits prints."""
     clock: Callable[[], float] = time.monotonic
     priority: SessionPriority = field(default_factory=SessionPriority)
-    _starts: bool = False
-    """Whether no task has come to the node yet."""
+    _starts_until: float = 0.0
+    """The node has the priority of one that starts, until an executor has the partition host that waits."""
     _spare: SpareHost = field(default_factory=SpareHost)
     _running: dict[str, _Running] = field(default_factory=dict)
     """By the name of the application."""
@@ -108,16 +108,17 @@ class LocalExecutors(OfSession):
         shutil.rmtree(self.scratch, ignore_errors=True)
         for name in ("work", "local", "tmp", "spare"):
             (self.scratch / name).mkdir(parents=True)
-        self._starts = True
-        self.priority.set(STARTING)
+        self._starts_until = self.clock() + STARTING_S
+        self.priority.set(NICE_STARTING)
         self._start_executors()
         self._spare.start(self._environment(), self.log)
 
     def keep(self) -> None:
         """See `Executors`."""
         self._start_executors()
-        self._starts = self._starts and not self._spare.is_taken
-        self.priority.set(STARTING if self._starts else WORKING)
+        if self._spare.is_taken:
+            self._starts_until = 0.0
+        self.priority.set(NICE_STARTING if self.clock() < self._starts_until else NICE_WORKING)
         self._spare.keep(self.log)
 
     def end_all(self) -> None:

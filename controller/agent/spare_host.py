@@ -66,7 +66,7 @@ class SpareHost:
 
     @property
     def is_taken(self) -> bool:
-        """Whether an executor has it, so that tasks can run; also where it could not be started."""
+        """Whether an executor has taken it just now, or none could be started."""
         return self._environment is not None and not (Path(self._environment[FOLDER]) / STARTING).exists()
 
     def keep(self, output: Path | None = None) -> None:

@@ -43,7 +43,7 @@ def refusal(conf: Settings) -> str | None:
     """Why an application with this configuration stays with the chain; None where it need not.
 
     Authentication and encryption of Spark (`spark.authenticate`, `spark.network.crypto.enabled`) are no reason: Spark
-    leaves this shuffle out of them, but hosts seal their frames.
+    leaves this shuffle out of them, but hosts seal their frames, with a key that travels over Spark's RPC.
     """
     if not pyspark.__version__.startswith(SPARK):
         return f"Spark is {pyspark.__version__}, and the exchange is made for {SPARK}x"

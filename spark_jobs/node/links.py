@@ -165,9 +165,12 @@ class Links:
                 accepted.sendall(WELCOME)
                 relay.run()
             finally:
-                relay.close()
                 with self._lock:
                     del self._here[relay.number, relay.kind]
+                    other = self._here.get((relay.number, INLET if relay.kind == OUTLET else OUTLET))
+                for one in (relay, other):  # an exchange that has lost one of them is over
+                    if one is not None:
+                        one.close()
 
     def _admit(self, relay: _Relay) -> bool:
         """Whether it is the one relay of its kind, of an exchange that is not over, and for the slot that the other one has:
@@ -289,9 +292,14 @@ class _Outlet(_Relay):
             self._changed.notify()
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while block := self._next():
                 self.plain.sendall(block)
+        except OSError:
+            pass  # the relay's task ended, or was cancelled
+        except Exception:
+            traceback.print_exc()
+            self.close()
 
     def _next(self) -> bytes:
         """Frames that wait, one after the other, as far as they make one write; empty when this exchange is over."""
@@ -306,9 +314,13 @@ class _Outlet(_Relay):
             self._bytes -= size
         parts: list[bytes] = []
         for slot, frame in taken:
-            sealed = self.seal.close(slot, frame) if self.seal is not None and slot != DRIVER else frame
-            parts += (TO_OUTLET.pack(slot, len(sealed)), sealed)
+            sent = frame if slot == DRIVER else self._sealed(slot, frame)
+            parts += (TO_OUTLET.pack(slot, len(sent)), sent)
         return b"".join(parts)
+
+    def _sealed(self, slot: int, frame: bytes) -> bytes:
+        assert self.seal is not None, "frames are taken for an exchange that is attached"
+        return self.seal.close(slot, frame)
 
 
 class _Inlet(_Relay):
@@ -323,7 +335,9 @@ class _Inlet(_Relay):
             while (found := _frame(stream)) is not None:
                 frame, is_order = found
                 try:
-                    if counts and not is_order and self.seal is not None:
+                    if counts and not is_order:
+                        if self.seal is None:  # its exchange is over and was never attached
+                            return
                         frame = self.seal.open(frame)
                     counts = counts and self.deliver(self.number, frame, is_order)
                 except Exception:

@@ -55,9 +55,9 @@ fit into a window."""
 BURST = 4 * WINDOW_BYTES
 """Bytes of rows that are taken out of buffers for one node at once: they count for no budget until they are confirmed."""
 CONFIRM_S = 0.1
-"""What has come from a node, and what of it is applied, is confirmed so long later in one frame."""
-CONFIRM_BYTES = WINDOW_BYTES // 4
-"""Of so much the confirmation does not wait, as the node may have no room to send more."""
+"""A confirmation waits for so long, so that one frame confirms what comes from a node meanwhile."""
+CONFIRM_PART = 4
+"""It does not wait where this part of a window of bytes or batches is used: the node could soon send no more."""
 LOOK_S = 0.5
 """How often buffers are looked through where nothing is new."""
 PING_S = 2.0
@@ -148,8 +148,8 @@ class _Peer:
     """Of those that came, how many it knows to have come."""
     owed_bytes: int = 0
     """Of those that it does not know to have come."""
-    owed_since: float | None = None
-    """Since when something is to be confirmed to it."""
+    waits_since: float | None = None
+    """Since when a confirmation to it waits."""
     pieces: list[bytes] = field(default_factory=list)
     """What has come of a bundle whose end has not."""
     readers: dict[str, int] = field(default_factory=dict)
@@ -179,15 +179,9 @@ class _Peer:
 class Pump:
     """One host's; `heard` may be called by any thread, everything else by who has the host's turn."""
 
-    def __init__(
-        self,
-        host: Host,
-        links: Callable[[Heard], Links],
-        platform: Platform = PLATFORM,
-        confirm_s: float = CONFIRM_S,
-    ) -> None:
+    def __init__(self, host: Host, links: Callable[[Heard], Links], platform: Platform = PLATFORM) -> None:
         """`links`: makes the connections, given who is to hear of frames."""
-        self._host, self._clock, self._confirm_s = host, platform.elapsed, confirm_s
+        self._host, self._clock, self._confirm_s = host, platform.elapsed, CONFIRM_S
         self.wake = platform.event()
         """Something may have come, or may be sent."""
         self._heard: deque[tuple[int, bytes]] = deque()
@@ -396,17 +390,20 @@ class Pump:
         for slot, peer in self._peers.items():
             applied = {p: at[p] for p, told in peer.readers.items() if p in at and at[p] != told}
             if not applied and peer.told == peer.came:
+                peer.waits_since = None
                 continue
-            if peer.owed_since is None:
-                peer.owed_since = now
-            if peer.owed_bytes >= CONFIRM_BYTES or now >= peer.owed_since + self._confirm_s:
+            if peer.waits_since is None:
+                peer.waits_since = now
+            ahead = max((position - peer.readers[p] for p, position in applied.items()), default=0)
+            used = peer.owed_bytes >= WINDOW_BYTES // CONFIRM_PART or ahead >= command.window // CONFIRM_PART
+            if used or now >= peer.waits_since + self._confirm_s:
                 body = Confirmation(peer.came, applied).encode()
                 if self._links.send(slot, encode_frame(FrameKind.CONFIRMATION, self._stamp, body)):
                     peer.readers.update(applied)
-                    peer.told, peer.owed_bytes, peer.owed_since = peer.came, 0, None
+                    peer.told, peer.owed_bytes, peer.waits_since = peer.came, 0, None
                     continue
-                peer.owed_since = now
-            self._confirms_at = min(self._confirms_at, peer.owed_since + self._confirm_s)
+                peer.waits_since = now
+            self._confirms_at = min(self._confirms_at, peer.waits_since + self._confirm_s)
 
 
 def _frames(bundle: bytes, stamp: Stamp) -> Iterator[bytes]:

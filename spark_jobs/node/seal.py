@@ -51,6 +51,8 @@ class Seal:
     """All links from, or all links to, one slot of an exchange.  Calls come one at a time, in the order of the frames."""
 
     def __init__(self, key: bytes, slot: int) -> None:
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"the key of an exchange has {KEY_BYTES} bytes, not {len(key)}")
         self._key, self._slot = key, slot
         self._salt = secrets.token_bytes(SALT_BYTES)
         self._links: dict[int, _Link] = {}

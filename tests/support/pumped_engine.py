@@ -80,7 +80,8 @@ class PumpedNodes(LocalNodes):
                 self.ends[node] = WireEnd(self, node, heard)
                 return self.ends[node]
 
-            self.pumps[node] = Pump(self.hosts[node], links, confirm_s=0.0)
+            self.pumps[node] = Pump(self.hosts[node], links)
+            self.pumps[node]._confirm_s = 0.0  # of real time, in which many rounds pass here
 
     def lose(self, *nodes: str) -> None:
         super().lose(*nodes)

@@ -19,7 +19,7 @@ from reprise.controller.agent.announcing import announce as announce_context
 from reprise.controller.agent.applications import FOLDER, Application, _path, announce, announced, withdraw
 from reprise.controller.agent.executor import ExecutorProcess
 from reprise.controller.agent.executors import HANGS_S, PAUSE_S, LocalExecutors
-from reprise.controller.agent.session_priority import STARTING, WORKING, SessionPriority
+from reprise.controller.agent.session_priority import NICE_STARTING, NICE_WORKING, STARTING_S, SessionPriority
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.zookeeper.access import AUTH
 
@@ -76,20 +76,30 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
         running.process.wait()
 
 
-def test_a_node_that_starts_gets_less_of_the_processor_until_a_task_has_come(scene: Scene) -> None:
+def test_a_node_that_starts_gets_less_of_the_processor_until_its_host_is_taken(scene: Scene) -> None:
     scene.node.start()
-    assert scene.autogroup.read_text() == str(STARTING)
     waits = scene.node.scratch / "spare" / spare_host.STARTING
     waits.write_text("4711")
     scene.node._spare._environment = {spare_host.FOLDER: str(waits.parent)}
     scene.node.keep()
-    assert scene.autogroup.read_text() == str(STARTING)
+    assert scene.autogroup.read_text() == str(NICE_STARTING)
     waits.unlink()
     scene.node.keep()
-    assert scene.autogroup.read_text() == str(WORKING)
+    assert scene.autogroup.read_text() == str(NICE_WORKING)
     waits.write_text("4712")
     scene.node.keep()
-    assert scene.autogroup.read_text() == str(WORKING), "others may run here"
+    assert scene.autogroup.read_text() == str(NICE_WORKING), "others may run here"
+
+
+def test_a_node_whose_host_nobody_takes_works_like_others_after_a_while(scene: Scene) -> None:
+    """Its executors may have other variables, or it has no application."""
+    scene.node.start()
+    scene.now += STARTING_S - 0.1
+    scene.node.keep()
+    assert scene.autogroup.read_text() == str(NICE_STARTING)
+    scene.now += 0.1
+    scene.node.keep()
+    assert scene.autogroup.read_text() == str(NICE_WORKING)
 
 
 def test_an_executor_runs_for_each_application_in_a_folder_of_its_own(scene: Scene) -> None:

@@ -12,6 +12,7 @@ from reprise.spark_jobs.engine import continuous
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.continuous import EXCHANGES, PROBES, Connector, ContinuousJobs
 from reprise.spark_jobs.exchange.exchange import MOST_NODES
+from reprise.spark_jobs.node.seal import KEY_BYTES
 
 
 @dataclass
@@ -116,3 +117,12 @@ def test_an_exchange_that_has_ended_fails_the_next_job() -> None:
     jobs._exchange = cast(Any, SimpleNamespace(failure="its node was lost"))
     with pytest.raises(ChainError, match="exchange 7 has ended: its node was lost"):
         jobs.run((1, 1), [], 1, cast(Any, None), 1.0)
+
+
+def test_each_exchange_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Chain", "Exchange"):
+        monkeypatch.setattr(continuous, name, lambda *_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(continuous, "Relays", SimpleNamespace(compiled=lambda _: None))
+    made = [ContinuousJobs(cast(Any, None), ["a"], number, lambda: None) for number in (1, 2)]
+    keys = {bytes.fromhex(jobs.link_key) for jobs in made}
+    assert [len(key) for key in keys] == [KEY_BYTES] * 2

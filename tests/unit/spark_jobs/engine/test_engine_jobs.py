@@ -65,6 +65,13 @@ def test_a_job_that_failed_is_not_confirmed_and_everything_is_sent_again(
     assert {c.confirmed for c in scene.hosts.commands} == {4}
 
 
+def test_hosts_get_the_key_of_the_exchange_that_is_used(scene: Scene) -> None:
+    scene.hosts.link, scene.hosts.link_key = 7, "5ec2e7"
+    scene.tick()
+    assert {(c.link, c.link_key) for c in scene.hosts.commands} == {(7, "5ec2e7")}
+    assert "5ec2e7" not in repr(scene.hosts.commands)
+
+
 def test_what_fails_again_and_again_is_told_with_its_node_once(scene: Scene) -> None:
     engine = scene.engine
     scene.hosts.error = JobError("no memory in 7 s", 1)

@@ -30,7 +30,7 @@ from reprise.spark_jobs.node.rounds import NO_ROUND, Kind, encode_answer
 from reprise.spark_jobs.node.seal import KEY_BYTES, Seal
 from tools.testbed.waiting import until
 
-KEY = b"k" * KEY_BYTES
+KEY, LATER = b"k" * KEY_BYTES, b"l" * KEY_BYTES
 OTHER = 9
 """The slot from which relays bring frames."""
 Heard = "queue.SimpleQueue[tuple[int, bytes]]"
@@ -199,13 +199,14 @@ def test_the_next_exchange_waits_beside_this_one_until_it_is_attached(
     links.attach(1, KEY)
     old_outlet, old_inlet = pair(tmp_path, 1)
     new_outlet, new_inlet = pair(tmp_path, 2, slot=4)
+    new_inlet.seal, new_outlet.readers[0] = Seal(LATER, OTHER), Seal(LATER, 0)
     until(lambda: links.there(2), "the next one")
     new_inlet.bring(b"early")
     old_inlet.bring(b"old")
     assert heard.get(timeout=300) == (1, b"old")
     assert links.ready
-    links.attach(2, KEY)
-    links.attach(2, KEY)
+    links.attach(2, LATER)
+    links.attach(2, LATER)
     assert heard.get(timeout=300) == (2, b"early")
     assert links.send(0, b"to the new one")
     assert new_outlet.taken() == (0, b"to the new one")
@@ -255,12 +256,28 @@ def test_a_frame_that_nobody_with_the_key_has_sent_ends_the_exchange(
     tmp_path: Path, links: Links, heard: Heard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     links.attach(1, KEY)
-    _, inlet = pair(tmp_path, 1)
-    inlet.seal = Seal(b"another key" * 3, OTHER)
+    outlet, inlet = pair(tmp_path, 1)
+    inlet.seal = Seal(b"x" * KEY_BYTES, OTHER)
     inlet.bring(b"forged")
     assert inlet.ended()
+    assert outlet.ended(), "the relay that always reads sees it at once"
     assert f"slot 0 got a frame that slot {OTHER} has not sent" in capsys.readouterr().err
     assert heard.empty()
+
+
+def test_a_frame_that_cannot_be_sealed_ends_the_exchange(
+    tmp_path: Path, links: Links, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise MemoryError("no room")
+
+    links.attach(1, KEY)
+    relays = pair(tmp_path, 1)
+    until(lambda: links.ready, "both relays")
+    monkeypatch.setattr(Seal, "close", fail)
+    assert links.send(1, b"x")
+    assert all(relay.ended() for relay in relays)
+    assert "no room" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", ["links", "outlet", "inlet"])

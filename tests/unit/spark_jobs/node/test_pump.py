@@ -15,7 +15,7 @@ from reprise.spark_jobs.errors import DataPlaneError, WireError
 from reprise.spark_jobs.node import pump as pump_module
 from reprise.spark_jobs.node.command import Command, Shadow
 from reprise.spark_jobs.node.frames import Confirmation, FrameKind, Stamp, decode_frame, encode_frame
-from reprise.spark_jobs.node.pump import CONFIRM_S, PING_S, SILENT_S, Pump, Turn
+from reprise.spark_jobs.node.pump import CONFIRM_PART, CONFIRM_S, PING_S, SILENT_S, Pump, Turn
 from reprise.spark_jobs.node.sending import Sent
 from reprise.spark_jobs.node.wire import Message, pack
 from reprise.spark_jobs.platform import PLATFORM
@@ -134,12 +134,24 @@ def test_what_comes_in_a_short_time_is_confirmed_in_one_frame(ends: Ends) -> Non
 
 
 def test_a_sender_that_may_have_no_room_is_told_at_once(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pump_module, "CONFIRM_BYTES", 2 * len(frame(THERE, 5)))
+    monkeypatch.setattr(pump_module, "WINDOW_BYTES", 8 * len(frame(THERE, 5)))
     for batch in (5, 6):
         assert ends.sent == []
         ends.pump.heard(9, frame(THERE, batch))
         ends.pump.round()
     assert ends.kinds() == [FrameKind.CONFIRMATION]
+
+
+def test_a_sender_that_may_soon_send_no_further_batch_is_told_at_once(ends: Ends) -> None:
+    ends.pump.heard(9, frame(THERE, 5))
+    ends.pump.round()
+    assert ends.confirmed() == [Confirmation(1, {"b.0": 4})]
+    ends.runtimes["b.0"].position += COMMAND.window // CONFIRM_PART - 1
+    ends.pump.round()
+    assert len(ends.sent) == 1
+    ends.runtimes["b.0"].position += 1
+    ends.pump.round()
+    assert len(ends.sent) == 2
 
 
 def test_a_confirmation_that_finds_no_room_is_tried_again_after_a_while(ends: Ends) -> None:
