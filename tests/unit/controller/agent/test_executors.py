@@ -22,6 +22,7 @@ from reprise.controller.agent.executors import HANGS_S, PAUSE_S, LocalExecutors
 from reprise.controller.agent.session_priority import NICE_STARTING, NICE_WORKING, STARTING_S, SessionPriority
 from reprise.controller.agent.spare_host import SpareHost
 from reprise.controller.zookeeper.access import AUTH
+from tools.testbed.waiting import until
 
 
 @dataclass(slots=True)
@@ -51,6 +52,10 @@ class Scene:
 
     def running(self, name: str = "flights") -> subprocess.Popen[bytes]:
         return self.node._running[_path(self.applications, name).stem].process
+
+    def variables(self, name: str = "flights") -> bytes:
+        """Those of the executor; Linux shows none for a moment after its start."""
+        return until(Path(f"/proc/{self.running(name).pid}/environ").read_bytes, "variables")
 
     def of(self, name: str = "flights") -> str:
         """The application whose executor runs."""
@@ -112,7 +117,7 @@ def test_an_executor_runs_for_each_application_in_a_folder_of_its_own(scene: Sce
     homes = sorted(Path(f"/proc/{scene.running(name).pid}/cwd").readlink() for name in ("flights", "weather"))
     assert homes == [scene.node.scratch / "work" / "app-1" / number for number in ("0", "1")]
     assert all((home / "stderr").exists() for home in homes)
-    variables = Path(f"/proc/{scene.running().pid}/environ").read_bytes().split(b"\0")
+    variables = scene.variables().split(b"\0")
     assert b"LOADED=yes" in variables
     assert any(v.startswith(b"SPARK_LOCAL_DIRS=%s/" % bytes(scene.node.scratch)) for v in variables)
 
@@ -235,7 +240,7 @@ def test_the_host_that_waits_is_for_one_application(scene: Scene) -> None:
     """Another one would be refused by a host that has partitions, which would drop them."""
 
     def has(name: str) -> bool:
-        return b"REPRISE_SPARE_HOST=" in Path(f"/proc/{scene.running(name).pid}/environ").read_bytes()
+        return b"REPRISE_SPARE_HOST=" in scene.variables(name)
 
     scene.begin(application())
     scene.node.start()

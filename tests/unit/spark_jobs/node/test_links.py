@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import socket
 import stat
@@ -150,9 +151,9 @@ def test_without_an_outlet_nothing_is_taken(tmp_path: Path, links: Links) -> Non
 def test_a_queue_has_a_bound_in_bytes_and_send_never_waits(tmp_path: Path, links: Links) -> None:
     links.attach(1, KEY)
     outlet, inlet = pair(tmp_path, 1)
-    large = b"y" * (module.QUEUE_BYTES + 1)
+    large = os.urandom(module.QUEUE_BYTES + 1)
     until(lambda: links.send(0, large), "one that is larger than the queue is taken by an empty one")
-    frame = b"z" * (1 << 20)
+    frame = os.urandom(1 << 20)
     taken = until(lambda: 0 if links.send(0, frame) else 1, "the outlet does not read, so the queue fills")
     assert taken
     assert outlet.taken() == (0, large)

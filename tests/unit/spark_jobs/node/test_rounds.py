@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,7 +156,8 @@ def test_an_answer_is_not_kept_waiting_by_frames(driver: Driver) -> None:
     inlet = Played(driver.home, INLET, LINK)
     outlet = Played(driver.home, OUTLET, LINK)
     until(lambda: links.ready, "both relays")
-    while links.send(1, bytes(1 << 20)):
+    block = os.urandom(1 << 20)
+    while links.send(1, block):
         pass
     asks(inlet, encode_question(1, driver.order()))
     until(lambda: driver.host.command is not None and driver.host.command.job == driver.job)
