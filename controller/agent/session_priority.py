@@ -24,7 +24,7 @@ class SessionPriority:
     _level: int = NICE_WORKING
 
     def set(self, level: int) -> None:
-        """Change the nice level.  Call it repeatedly: Linux allows one change in 0.1 s on the whole machine."""
+        """Change the nice level.  Call it repeatedly: Linux allows all unprivileged users one change in 0.1 s."""
         if level == self._level:
             return
         try:

@@ -335,9 +335,9 @@ class _Inlet(_Relay):
             while (found := _frame(stream)) is not None:
                 frame, is_order = found
                 try:
-                    if counts and not is_order:
-                        if self.seal is None:  # its exchange is over and was never attached
-                            return
+                    if self.seal is None:
+                        counts = False  # its exchange is over, and is drained
+                    elif counts and not is_order:
                         frame = self.seal.open(frame)
                     counts = counts and self.deliver(self.number, frame, is_order)
                 except Exception:

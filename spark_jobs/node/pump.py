@@ -383,10 +383,8 @@ class Pump:
 
     def _confirm(self, command: Command) -> None:
         """Confirm to those that send here what has come, and what is applied by partitions that are no standbys."""
-        at, now = (
-            {p: r.position for p, r in self._host.runtimes.items() if not command.silent(p)},
-            self._clock(),
-        )
+        now = self._clock()
+        at = {p: r.position for p, r in self._host.runtimes.items() if not command.silent(p)}
         for slot, peer in self._peers.items():
             applied = {p: at[p] for p, told in peer.readers.items() if p in at and at[p] != told}
             if not applied and peer.told == peer.came:

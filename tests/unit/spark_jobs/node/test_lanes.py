@@ -109,18 +109,21 @@ def test_a_partition_that_keeps_up_waits_for_one_batch_of_those_that_catch_up(
     assert [batch for p, batch, _ in steps if p == "cheap.0"][:60] == list(range(1, 61)), "it catches up"
 
 
-def test_a_target_that_lacks_many_batches_gets_some_at_a_time_and_after_the_others(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, TWO)
-    there: dict[str, Any] = {"hosted": {"in.0": "1.1.0"}, "routes": {"in.0": 0, "cheap.0": 1, "dear.0": 1}}
+def twenty_batches(folder: Path, dear: tuple[int, int]) -> tuple[Bench, Command]:
+    """A source that has read them; its targets are elsewhere: `dear.0` on that slot and at that batch, `cheap.0` at 0."""
+    bench, (slot, position) = Bench(folder, TWO), dear
     command = begin(
         bench,
-        **there,
-        horizon=20,
-        ranges={"in.0": spans(1, 20)},
-        positions={"in.0": 0, "cheap.0": 0, "dear.0": 18},
-    )
+        hosted={"in.0": "1.1.0"}, routes={"in.0": 0, "cheap.0": 1, "dear.0": slot}, horizon=20,
+        ranges={"in.0": spans(1, 20)}, positions={"in.0": 0, "cheap.0": 0, "dear.0": position},
+    )  # fmt: skip
     while bench.host.run(1.0):
         pass
+    return bench, command
+
+
+def test_a_target_that_lacks_many_batches_gets_some_at_a_time_and_after_the_others(tmp_path: Path) -> None:
+    bench, command = twenty_batches(tmp_path, dear=(1, 18))
     sender, sent = bench.host.sender, list[list[tuple[str, int]]]()
     bench.host.runtimes["in.0"].buffers["dear.0"].cursor = 19
     while not sent or sender.cut:
@@ -132,17 +135,7 @@ def test_a_target_that_lacks_many_batches_gets_some_at_a_time_and_after_the_othe
 
 
 def test_no_more_is_sent_to_those_that_catch_up_once_the_time_has_passed(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, TWO)
-    there: dict[str, Any] = {"hosted": {"in.0": "1.1.0"}, "routes": {"in.0": 0, "cheap.0": 1, "dear.0": 2}}
-    command = begin(
-        bench,
-        **there,
-        horizon=20,
-        ranges={"in.0": spans(1, 20)},
-        positions={"in.0": 0, "cheap.0": 0, "dear.0": 0},
-    )
-    while bench.host.run(1.0):
-        pass
+    bench, command = twenty_batches(tmp_path, dear=(2, 0))
     sender, found = bench.host.sender, dict[int, int]()
     sender.clock = iter(range(0, 1000, 2)).__next__  # two seconds from one look to the next
     turns = 0

@@ -220,6 +220,19 @@ def test_the_next_exchange_waits_beside_this_one_until_it_is_attached(
     assert heard.empty()
 
 
+def test_an_exchange_that_was_never_attached_is_drained_too(
+    tmp_path: Path, links: Links, heard: Heard
+) -> None:
+    """Other hosts may still use it."""
+    links.attach(1, KEY)
+    left, (_, used) = pair(tmp_path, 2), pair(tmp_path, 3)
+    links.attach(3, KEY)
+    left[1].bring(b"nobody reads this" * 100_000)
+    used.bring(b"last")
+    assert heard.get(timeout=300) == (3, b"last")
+    assert links.there(2) and heard.empty()
+
+
 def test_an_exchange_that_is_over_is_told_so(tmp_path: Path, links: Links) -> None:
     links.attach(5, KEY)
     assert Played(tmp_path, OUTLET, 4).answer == TOO_LATE
