@@ -84,6 +84,7 @@ class WiredJobs:
     def __init__(self, wire: Wire, hosts: Sequence[str]) -> None:
         self._wire, self._hosts = wire, [wire.hosts[host] for host in hosts]
         self.link, self.why_chained, self.link_key = 0, "", ""
+        self.stands, self.ended = True, ""
 
     def close(self) -> None:
         """It holds nothing."""

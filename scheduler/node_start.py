@@ -30,7 +30,7 @@ class StartPhase(StrEnum):
     HOST = "host"
     """That task has reached the partition host, which has its imports."""
     READY = "ready"
-    """The driver knows that, and reports the node as usable."""
+    """An exchange reaches it, and the driver reports it as usable."""
     PLANNED = "planned"
     """The first plan that gives it partitions."""
     WORK = "work"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.node_record import SESSION_S, NodeRecord
 from reprise.controller.zookeeper.records import CheckpointRecord, encode_checkpoint, encode_stats
 from reprise.scheduler.model import Progress, of_standby
+from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine.chain import CANCEL_S
 from reprise.spark_jobs.engine.engine import Engine
 from reprise.spark_jobs.engine.settings import resource_in_effect, take_settings
@@ -179,14 +180,15 @@ class Loop:
             self._boundary = engine.punctuations.newest
             return
         living = self.cluster.usable()
-        self._ready = frozenset(living)
-        working = frozenset(engine.desired.assignment.values()) & frozenset(living)
-        self._job = _Job(working, began=self._clock())
+        self._see(living)
+        self._job = _Job(frozenset(living), began=self._clock())
         try:
             ran = engine.tick(living, self._job.cancelled)
         finally:
             self._job = _Job()
             self._say_all()
+        if self._see(living):  # plans wait for them
+            self.publish()
         self._note_work()
         self._announce_checkpoint()
         if self.savepoints is not None:
@@ -351,14 +353,22 @@ class Loop:
             try:
                 joining = self.channel.read_nodes().keys() - self._ready
                 if joining or self._job.nodes or self.channel.doubtful:
-                    self._ready = frozenset(self.cluster.usable())
+                    self._see(self.cluster.usable())
             except Exception:
                 log.exception("event=looking-for-nodes-failed")
+
+    def _see(self, living: Collection[str]) -> frozenset[str]:
+        """Take note of the nodes that can be used; those that could not before.  From any thread."""
+        ready = self.engine.usable(living)
+        new, self._ready = ready - self._ready, ready
+        for node in new:
+            self.cluster.starts.saw(node, StartPhase.READY)
+        return new
 
     def _look(self) -> None:
         """A node has become usable: say so at once, as a plan waits for it; from any thread."""
         try:
-            self._ready = frozenset(self.cluster.usable())
+            self._see(self.cluster.usable())
             self.publish()
         except Exception:
             log.exception("event=looking-for-nodes-failed")
@@ -366,7 +376,8 @@ class Loop:
     def publish(self) -> bool:
         """Say how things stand, and end a job that waits for a node that is gone; from any thread."""
         job = self._job
-        missing = job.nodes - frozenset(self.channel.read_nodes())
+        # an exchange has more nodes than those with partitions, and all of them answer
+        missing = job.nodes.intersection(self.engine.connection.nodes) - self.channel.read_nodes().keys()
         if missing and not job.cancelled.is_set():
             log.warning("event=nodes-gone-during-a-job nodes=%s", ",".join(sorted(missing)))
             job.cancelled.set()

@@ -69,7 +69,6 @@ class SparkNodes:
         try:
             began, met = warm(self._context, host)
             self.starts.saw_all(key, {StartPhase.TASK: began, StartPhase.HOST: met})
-            self.starts.saw(key, StartPhase.READY)
             self._warm.add(key)
             log.info("event=node-ready node=%s host=%s", key, host)
             self.tell()

@@ -192,6 +192,7 @@ class WorldDriver(Driver):
 
     def _application(self, engine: Engine, ends: ExitStack) -> WorldNodes:
         starts = NodeStarts(self.platform.wall)
+        self._modelled.changed = self.channel.changed.set
         return WorldNodes(self._world, self._modelled, self.channel, starts, self.platform)
 
 

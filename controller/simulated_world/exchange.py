@@ -9,7 +9,7 @@ frame.  Where nothing travels from one node to another one for a while, frames w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprise.controller.simulated_world.core import Process, Signal, World
@@ -52,11 +52,14 @@ class Exchange:
     severed: Mapping[Link, Severed]
     ends: dict[str, End] = field(default_factory=dict)
     """By host, of those that have attached it, or were sent something by it."""
+    changed: Callable[[], None] = lambda: None
+    """Called when its relays have come, and when it is over."""
     over: bool = False
     _begins: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._begins = {host: self.world.now + self.world.between(*RELAYS_S) for host in self.hosts}
+        self.world.call(max(self._begins.values()) - self.world.now, self.changed)
 
     def has_relays(self, host: str) -> bool:
         """Whether both relays of a host are there."""
@@ -72,6 +75,7 @@ class Exchange:
             self.over = True
             for end in self.ends.values():
                 end.lose(self)
+            self.changed()
 
 
 class Exchanges:
@@ -84,11 +88,15 @@ class Exchanges:
         self.ends: dict[str, End] = {}
         """By host: where its frames come in."""
 
-    def begin(self, hosts: Sequence[str]) -> Exchange:
+    def begin(self, hosts: Sequence[str], changed: Callable[[], None]) -> Exchange:
         """Another one, whose number is greater than those of all before it."""
         number = next(self._numbers)
-        self._made[number] = Exchange(self._world, number, hosts, self._severed)
+        self._made[number] = Exchange(self._world, number, hosts, self._severed, changed=changed)
         return self._made[number]
+
+    def stands(self, exchange: Exchange) -> bool:
+        """Whether all hosts have met their relays."""
+        return all(exchange.has_relays(h) and h in self.ends and self.ends[h].moves for h in exchange.hosts)
 
     def of(self, number: int) -> Exchange:
         """The exchange of a number."""
@@ -124,6 +132,11 @@ class End:
     @property
     def ready(self) -> bool:
         return self._attached is not None and not self._closed and self._attached.has_relays(self._host)
+
+    @property
+    def moves(self) -> bool:
+        """Whether its host does anything."""
+        return not self._closed and self._process.alive and not self._process.stopped
 
     def attach(self, number: int, _key: bytes) -> None:
         if self._attached is not None and number < self._attached.number:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from reprise.controller.driver.channel import Channel
 from reprise.controller.driver.node_starts import NodeStarts
-from reprise.controller.simulated_world.core import EPOCH, Process, Signal, World
+from reprise.controller.simulated_world.core import Process, Signal, World
 from reprise.controller.simulated_world.exchange import End, Exchange, Exchanges, Link, Severed
 from reprise.controller.simulated_world.twins import Twins, WatchedHost
 from reprise.scheduler.node_start import StartPhase
@@ -55,7 +55,7 @@ class Executor:
     host: Host
     turn: Turn
     pump: Pump | None = None
-    """It has one once messages travel by an exchange."""
+    """It has one where messages may travel by an exchange."""
     known_dead: bool = False
 
 
@@ -101,6 +101,8 @@ class Application:
         self.cut: dict[str, Cut] = {}
         """Links between the driver and hosts on which nothing travels, by the node's address."""
         self.severed = severed
+        self.changed: Callable[[], None] = lambda: None
+        """Called when an exchange stands, and when it is over."""
         self._made = 0
         driver.on_death.append(self.end)
 
@@ -124,7 +126,11 @@ class Application:
         process.disk_full, process.clock_off = machine.disk_full, machine.agent.clock_off
         if machine.stopped:
             self.world.stop(process)
-        return Executor(process, machine, host, Turn(self.world.platform(process)))
+        executor = Executor(process, machine, host, Turn(self.world.platform(process)))
+        if self.exchanges is not None:
+            links, platform = partial(self._end_of, executor), self.world.platform(process)
+            executor.pump = start(host, links, executor.turn, platform)
+        return executor
 
     def _taken(self, machine: Machine) -> Executor | None:
         """The host that an executor of an earlier driver has left there, and that has waited no longer than the grace."""
@@ -140,13 +146,6 @@ class Application:
         """A host takes in the orders of a job."""
         command = executor.host.orders.read(order)
         executor.host.begin(command)
-        if executor.pump is None and command.link:
-            executor.pump = start(
-                executor.host,
-                partial(self._end_of, executor),
-                executor.turn,
-                self.world.platform(executor.process),
-            )
         if executor.pump is not None:
             executor.pump.begun(command)
 
@@ -191,7 +190,8 @@ class Application:
         self.world.call(self.grace_s, over)
 
     def connect(self, hosts: Sequence[str]) -> WorldJobs:
-        return WorldJobs(self, hosts, None if self.exchanges is None else self.exchanges.begin(hosts))
+        exchange = None if self.exchanges is None else self.exchanges.begin(hosts, self.changed)
+        return WorldJobs(self, hosts, exchange)
 
 
 class WorldJobs:
@@ -204,6 +204,17 @@ class WorldJobs:
         self._exchange = exchange
         self.link = 0 if exchange is None else exchange.number
 
+    @property
+    def stands(self) -> bool:
+        """Whether all hosts have met their relays."""
+        exchanges = self._application.exchanges
+        return self._exchange is None or (exchanges is not None and exchanges.stands(self._exchange))
+
+    @property
+    def ended(self) -> str:
+        """Why the exchange has ended."""
+        return f"exchange {self.link} has ended" if self._exchange is not None and self._exchange.over else ""
+
     def close(self) -> None:
         """Ends the exchange, if there is one, beside the caller."""
         if self._exchange is not None:
@@ -213,8 +224,8 @@ class WorldJobs:
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
         """See `Chain.run`, and with an exchange `ContinuousJobs.run`."""
-        if self._exchange is not None and self._exchange.over:
-            raise ChainError(f"exchange {self.link} has ended")
+        if self.ended:
+            raise ChainError(self.ended)
         ends = self._world.now + patience_s
         inboxes: list[list[tuple[int, bytes]]] = [[] for _ in orders]
         reports: list[Report] = []
@@ -339,7 +350,6 @@ class WorldNodes:
         return True
 
     def _warm_up(self, key: str, host: str) -> None:
-        began = self._world.now
         executor = self._application.executors.get(host)
         while executor is not None and executor.process.alive and executor.process.stopped:
             self._world.sleep(0.2)
@@ -347,7 +357,6 @@ class WorldNodes:
         if executor is None or not executor.process.alive:
             self._warming.discard(key)
         else:
-            self.starts.saw(key, StartPhase.READY, EPOCH + began)
             self._warm.add(key)
             self.tell()
         self._channel.changed.set()

@@ -69,7 +69,7 @@ def adopt(engine: Engine, before: EngineSpec, living: Mapping[str, str]) -> str:
     nodes = sorted(set(before.assignment.values()) & living.keys())
     if not nodes:
         return "no node that had partitions is there"
-    reports = dict(zip(nodes, _survey(engine, [living[node] for node in nodes]), strict=True))
+    reports = dict(zip(nodes, _survey(engine, {node: living[node] for node in nodes}), strict=True))
     found, left = _at_work(engine, before, reports)
     reached = (*(r.horizon for r in reports.values()), *(one.position for one in found.values()))
     horizon = max(engine.punctuations.newest, *reached)
@@ -100,7 +100,8 @@ def _unfit(engine: Engine) -> str:
     return ""
 
 
-def _survey(engine: Engine, hosts: list[str]) -> list[Report]:
+def _survey(engine: Engine, hosts: Mapping[str, str]) -> list[Report]:
+    """By node, in order; `hosts`: of each node."""
     engine.jobs += 1
     commands = [
         Command(
@@ -115,9 +116,9 @@ def _survey(engine: Engine, hosts: list[str]) -> list[Report]:
         )
         for slot in range(len(hosts))
     ]
-    orders = Dispatch(engine.topology).orders(hosts, commands)
+    orders = Dispatch(engine.topology).orders(list(hosts), commands)
     try:
-        engine.connection.to(tuple(hosts), engine.connect)
+        engine.connection.to(hosts, hosts, engine.connect)
         return engine.connection.run(commands[0].order, orders, threading.Event(), SURVEY_S)
     except DataPlaneError as error:
         engine.connection.end()

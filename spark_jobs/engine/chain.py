@@ -117,6 +117,7 @@ class Chain:
     """Runs jobs over a fixed list of slots; a new list of nodes makes a new Chain."""
 
     link, link_key = 0, ""
+    stands, ended = True, ""
 
     def __init__(self, context: SparkContext, hosts: Sequence[str], why_chained: str = "") -> None:
         self._context = context

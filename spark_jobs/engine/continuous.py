@@ -1,12 +1,13 @@
 """Orders and reports beside an exchange, by which messages travel all the time.
 
-The first orders go with a job of one stage, which starts the hosts and has them join the exchange.  Those that follow go
-over Spark's RPC, by the relays, so that nothing is scheduled and no worker is needed while nothing fails.  A driver uses an
+Orders go over Spark's RPC, by the relays, so that nothing is scheduled and no worker is needed while nothing fails.  Until
+the relays are connected they go with a job of one stage, which also starts hosts that have died alone.  A driver uses an
 exchange where a probe finds that one works, else jobs with three stages, which carry the messages.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import threading
@@ -18,9 +19,10 @@ from pyspark import SparkContext
 from reprise.spark_jobs.engine.chain import Chain, ChainError
 from reprise.spark_jobs.engine.jobs import Jobs
 from reprise.spark_jobs.errors import HostBusyError, JobError
-from reprise.spark_jobs.exchange.exchange import MOST_NODES, Exchange, ExchangeError
+from reprise.spark_jobs.exchange.exchange import Exchange, ExchangeError
 from reprise.spark_jobs.exchange.probe import probe, refusal
 from reprise.spark_jobs.exchange.relays import Relays
+from reprise.spark_jobs.exchange.settings import MOST_NODES
 from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.rounds import Kind, decode_answer, encode_question
 from reprise.spark_jobs.node.seal import KEY_BYTES
@@ -32,6 +34,8 @@ EXCHANGES = 1 << 14
 """Exchanges of one driver whose numbers are smaller than those of the next driver."""
 
 
+STAND_S = 1.0
+"""Between two looks whether an exchange whose relays are awaited has ended."""
 LOOK_S = 0.05
 """Between two looks whether a round can still end well."""
 PROBES = 3
@@ -44,22 +48,37 @@ class ContinuousJobs:
     why_chained = ""
 
     def __init__(
-        self, context: SparkContext, hosts: Sequence[str], number: int, ended: Callable[[], None]
+        self, context: SparkContext, hosts: Sequence[str], number: int, changed: Callable[[], None]
     ) -> None:
-        """`ended`: called when the exchange has ended, on a thread of its own."""
+        """`changed`: called when the exchange stands, and when it has ended, on a thread of its own."""
         self.link, self.link_key = number, secrets.token_hex(KEY_BYTES)
+        self.stands = False
         self._chain = Chain(context, hosts)
-        self._exchange = Exchange(context, Relays.compiled(context), hosts, number, ended)
+        self._exchange = Exchange(context, Relays.compiled(context), hosts, number, changed)
         self._exchange.start()
+        threading.Thread(target=self._await_relays, args=(changed,), daemon=True).start()
+
+    def _await_relays(self, changed: Callable[[], None]) -> None:
+        with contextlib.suppress(ExchangeError):  # Spark is ending
+            while not self.ended and not self.stands:
+                self.stands = self._exchange.desk.ready(STAND_S)
+        if self.stands:
+            log.info("event=exchange-stands number=%d", self.link)
+            changed()
+
+    @property
+    def ended(self) -> str:
+        """Why the exchange has ended; empty: it has not."""
+        return self._exchange.failure or ""
 
     def run(
         self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
     ) -> list[Report]:
         """See `Chain.run`; also ChainError once the exchange has ended."""
-        if reason := self._exchange.failure:
-            raise ChainError(f"exchange {self.link} has ended: {reason}")
+        if self.ended:
+            raise ChainError(f"exchange {self.link} has ended: {self.ended}")
         try:
-            if self._exchange.desk.ready:
+            if self.stands:
                 return self._round(orders, cancelled, patience_s)
         except ExchangeError as error:
             raise ChainError(f"exchange {self.link}: {error}") from error
@@ -72,8 +91,8 @@ class ContinuousJobs:
         while not desk.answered(LOOK_S):
             if cancelled.is_set():
                 raise ChainError("cancelled: a node was lost")
-            if reason := self._exchange.failure:
-                raise ChainError(f"exchange {self.link} has ended: {reason}")
+            if self.ended:
+                raise ChainError(f"exchange {self.link} has ended: {self.ended}")
             if time.monotonic() > ends:
                 silent = [slot for slot, answer in enumerate(desk.answers()) if not answer]
                 raise self._busy(silent, wait_s)
@@ -106,12 +125,12 @@ class ContinuousJobs:
 
 class Connector:
     """Makes the jobs of one driver's life.  `why_chained`: why it uses no exchange, where that is known before a probe.
-    `ended`: called when an exchange has ended, on a thread of its own."""
+    `changed`: called when an exchange stands or has ended, on a thread of its own."""
 
     def __init__(
-        self, context: SparkContext, why_chained: str, epoch: int, ended: Callable[[], None]
+        self, context: SparkContext, why_chained: str, epoch: int, changed: Callable[[], None]
     ) -> None:
-        self._context, self._ended = context, ended
+        self._context, self._changed = context, changed
         self._refused = why_chained or refusal(context.getConf()) or ""
         self._last = epoch * EXCHANGES
         self._proven = False
@@ -126,7 +145,7 @@ class Connector:
             return Chain(self._context, hosts, why)
         self._last += 1
         log.info("event=exchange number=%d nodes=%d", self._last, len(hosts))
-        return ContinuousJobs(self._context, hosts, self._last, self._ended)
+        return ContinuousJobs(self._context, hosts, self._last, self._changed)
 
     def _failed(self, hosts: Sequence[str]) -> str:
         """Why no exchange can begin between these; empty if one can.  A node may be lost while a probe runs, so a probe that

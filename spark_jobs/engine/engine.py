@@ -116,7 +116,7 @@ class Engine:
     _installs: int = 0
     """How many installations there were."""
     resend: set[str] = field(default_factory=set)
-    connection: Connection = field(default_factory=Connection)
+    connection: Connection = field(init=False)
     confirmed: int = 0
     ranges: ToldRanges = field(init=False)
     _dispatch: Dispatch = field(init=False)
@@ -130,7 +130,7 @@ class Engine:
     standbys: Standbys = field(init=False)
     upstream: UpstreamBackup = field(init=False)
     arrival: ArrivalOrder = field(init=False)
-    _nodes: tuple[str, ...] = ()
+    _living: Collection[str] = ()
     drain: Drain = field(default_factory=Drain)
     progress: Progress = field(default_factory=Progress)
     """How things stood after the last change; the only thing here that other threads may read together."""
@@ -147,6 +147,7 @@ class Engine:
         self.arrival = ArrivalOrder(self.resource.arrival)
         self.ranges = ToldRanges(self.ledger, 2 * WINDOW)
         self._dispatch = Dispatch(self.topology)
+        self.connection = Connection(self.problems, self.clock)
 
     @property
     def bad_checkpoints(self) -> set[int]:
@@ -315,26 +316,25 @@ class Engine:
             self._refresh_progress()
 
     def _tick(self, living: Mapping[str, str], cancelled: threading.Event) -> bool:
-        self._nodes = tuple(sorted(living))
+        self._living = living.keys()
         for partition in [p for p in self.positions if self.desired.assignment.get(p) not in living]:
             self._lose(partition, Failure(FailureKind.NODE_LOST))
         if not self.positions:
             return False
         self.standbys.step(self, living)
-        slots = sorted({self.desired.assignment[p] for p in self.positions} | self.standbys.nodes)
+        needed = {self.desired.assignment[p] for p in self.positions} | self.standbys.nodes
         entered = self.clock()
         self._open_batches()
         if self.resource.checkpoint.uncoordinated and not self.desired.paused:
             self.lines.clocks.ask(self.at_work, self.horizon, self.clock())
         self._refresh_progress(heard=False)  # a job may take long
-        hosts = tuple(living[n] for n in slots)
         self.jobs += 1
+        slots: Sequence[str] = ()
         try:
             self.upstream.look(self, living)
-            if self.connection.to(
-                hosts, self.connect
-            ):  # what was under way by another exchange is sent again
-                self._send_again()
+            if self.connection.to(needed, living, self.connect):
+                self._send_again()  # what was under way by another exchange
+            slots = self.connection.nodes
             commands = self._commands(slots)
             orders = self._dispatch.orders(slots, commands)
             self.figures.acknowledgement_bytes = self._dispatch.acknowledgement_bytes
@@ -532,11 +532,15 @@ class Engine:
 
     # -- what is true --------------------------------------------------------------------------------------------------
 
+    def usable(self, living: Collection[str]) -> frozenset[str]:
+        """Those of these nodes that partitions can be placed on: all, where none is anywhere yet.  From any thread."""
+        return self.connection.reaches(living) if self.positions else frozenset(living)
+
     def _refresh_progress(self, heard: bool = True) -> None:
         """Freeze how things stand; called wherever they are consistent.  `heard`: positions are as of now."""
         self._furthest = max(self.positions.values(), default=0)
         self.told = self.begun if heard else min(self.told, self.horizon)
-        self.progress = progress_of(self, self._nodes)
+        self.progress = progress_of(self, tuple(sorted(self.usable(self._living))))
 
     @property
     def at_work(self) -> dict[str, int]:

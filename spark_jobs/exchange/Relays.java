@@ -275,17 +275,17 @@ public final class Relays {
   /**
    * The driver's end: it sends each inlet the orders of a round, and collects what hosts answer. Both begin with eight bytes
    * that name the round; what answers another round than the last one is dropped. A host answers round 0, which nobody asks
-   * for, when it has attached the exchange.
+   * for, when both relays are connected to it.
    */
   public static final class Desk extends End {
     private final RpcEndpointRef[] inlets;
-    private final boolean[] attached;
+    private final Object[] connected;
     private final byte[][] answers;
     private long round;
 
     Desk(int number, int slots) {
       this.inlets = new RpcEndpointRef[slots];
-      this.attached = new boolean[slots];
+      this.connected = new Object[slots];
       this.answers = new byte[slots][];
       open(name(number));
     }
@@ -304,21 +304,17 @@ public final class Relays {
       }
       long answered = ByteBuffer.wrap((byte[]) told[1]).getLong();
       if (answered == 0) {
-        attached[slot] = true;
+        connected[slot] = Boolean.TRUE;
+        notifyAll();
       } else if (answered == round) {
         answers[slot] = (byte[]) told[1];
         notifyAll();
       }
     }
 
-    /** Whether all hosts can be asked, and can answer. */
-    public synchronized boolean ready() {
-      for (int slot = 0; slot < inlets.length; slot++) {
-        if (inlets[slot] == null || !attached[slot]) {
-          return false;
-        }
-      }
-      return true;
+    /** Whether all hosts can be asked, and can answer, after so many milliseconds at most. */
+    public boolean ready(long patience) throws InterruptedException {
+      return complete(connected, patience) && complete(inlets, patience);
     }
 
     /** Whether all inlets have told where they are, after so many milliseconds at most. */

@@ -28,9 +28,6 @@ _RAISED = re.compile(r"(?:[\w$]+\.)*[\w$]*(?:Exception|Error): ")
 _BROKEN = re.compile(r"[\w.$]*(?:I[oO]Exception|ClosedChannelException): |.*\(\.\.\) failed with error\(")
 _LENGTH = struct.Struct(">i")
 LONGEST = 300
-MOST_NODES = 64
-"""With more, N * N connections and a thread for each in every inlet would cost more than they give, and what hosts may have
-unconfirmed (`reprise.spark_jobs.node.pump.WINDOW_BYTES`) no longer fits into what a node takes in unread."""
 
 
 class ExchangeError(JobError):
@@ -104,10 +101,9 @@ class Desk:
     def __init__(self, java: Any, slots: int) -> None:
         self._java, self._slots, self._number = java, slots, 0
 
-    @property
-    def ready(self) -> bool:
-        """Whether all hosts can be reached."""
-        return bool(_called(self._java.ready))
+    def ready(self, within_s: float) -> bool:
+        """Whether all hosts can be reached; waits for so long at most."""
+        return bool(_called(self._java.ready, round(1000 * within_s)))
 
     def ask(self, questions: Callable[[int], Sequence[bytes]]) -> None:
         """Send what belongs to the next round, given its number, to each slot."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 READER_BYTES = 32 << 20
 """What one node takes in before its host has read it, from all others together."""
-EXECUTOR_CORES = 5
-"""By name only, as relays sleep: two relays, two more while the next exchange starts, and one for other jobs."""
+MOST_NODES = 64
+"""With more, N * N connections and a thread for each in every inlet would cost more than they give, and what hosts may have
+unconfirmed (`reprise.spark_jobs.node.pump.WINDOW_BYTES`) no longer fits into what a node takes in unread."""
+EXECUTOR_CORES = 7
+"""By name only, as relays sleep: two relays, two of the next exchange, two of one that is about to end, and one for other
+jobs."""
 SETTINGS = {
     "spark.executor.cores": str(EXECUTOR_CORES),
     "spark.shuffle.streaming.networkBufferSize": "64",  # no frame is smaller: each is sent when it is written

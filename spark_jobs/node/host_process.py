@@ -37,7 +37,7 @@ from reprise.spark_jobs.node.host import Bundles, Host
 from reprise.spark_jobs.node.links import Links
 from reprise.spark_jobs.node.meeting import admit, announce, listen
 from reprise.spark_jobs.node.outliving import LOOK_S, Code, Place, digest, wait_for_next
-from reprise.spark_jobs.node.pump import Heard, Pump, Turn, start
+from reprise.spark_jobs.node.pump import Heard, Turn, start
 from reprise.spark_jobs.node.rounds import Kind, decode_question, encode_answer
 from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
 
@@ -56,14 +56,14 @@ class Service:
     def __init__(self, host: Host, home: Path) -> None:
         self.host, self._home = host, home
         self._turn = Turn()
-        self._pump: Pump | None = None
-        self._links: Links | None = None
         self._ordered = SimpleQueue[tuple[int, int, bytes]]()
         """Exchange, round and orders that came with it."""
         self.code = Code()
         self.stream = ""
         """Whose partitions it has, as `outliving.digest` says it."""
         self._sites: tuple[str, str, str, float] | None = None
+        self._pump = start(host, self._connect, self._turn)
+        threading.Thread(target=self._follow, name="orders", daemon=True).start()
 
     @property
     def grace_s(self) -> float:
@@ -76,19 +76,14 @@ class Service:
         with self._turn.request():
             if head["stage"] == 0:
                 self._begin(self.host.orders.read(blobs.pop(0)))
-            if self._pump is not None:
-                self._pump.checked()
+            self._pump.checked()
             return self.host.stage(order, head["stage"], blobs, head["last"])
 
     def _begin(self, command: Command) -> None:
         self.host.begin(command)
         if self.grace_s > 0:
             self._note(command)
-        if self._pump is None and command.link:
-            self._pump = start(self.host, self._connect, self._turn)
-            threading.Thread(target=self._follow, name="orders", daemon=True).start()
-        if self._pump is not None:
-            self._pump.begun(command)
+        self._pump.begun(command)
 
     def _connect(self, heard: Heard) -> Links:
         self._links = Links(self._home, heard, self._asked)
@@ -103,8 +98,7 @@ class Service:
             self._say(exchange, number, Kind.BUSY, (self.host.busy.describe() or "").encode())
 
     def _say(self, exchange: int, number: int, kind: Kind, body: bytes) -> None:
-        if self._links is not None:
-            self._links.answer(exchange, encode_answer(number, kind, body))
+        self._links.answer(exchange, encode_answer(number, kind, body))
 
     def _follow(self) -> None:
         """Carry out the rounds that come by an exchange, one after the other."""
@@ -121,22 +115,19 @@ class Service:
         with self._turn.request():
             command = self.host.orders.read(order)
             self._begin(command)
-            if self._pump is not None:
-                self._pump.checked()
+            self._pump.checked()
             _, report = self.host.stage(command.order, 0, [], True)
             assert report is not None
             return report
 
     def wait_for_next(self, place: Place) -> tuple[Path, int] | None:
         """Wait for a task of another executor, while nothing here moves; see `outliving.wait_for_next`."""
-        if self._pump is not None:
-            self._pump.part()
+        self._pump.part()
         self.code.look()
         taken = wait_for_next(place, self.grace_s, self.stream, self.code)
         if taken is not None:
             self._home = taken[0]
-            if self._pump is not None:
-                self._pump.meet(self._connect)
+            self._pump.meet(self._connect)
         return taken
 
     def _note(self, command: Command) -> None:

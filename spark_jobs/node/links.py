@@ -6,8 +6,9 @@ run in the executor's JVM and connect to a socket file in the executor's folder.
 beside it, in a file that this user alone can read.
 
 Two exchanges may be here at once, as the next one starts while the last one still runs.  One is attached, by its
-number, and only its frames count.  Relays of a higher number wait; those of the one before are drained until their job
-ends, so that a host that changes over first does not end the exchange for those that have not.
+number, and only its frames count.  The next one brings orders as soon as it is connected, as its first orders attach it;
+its frames are held until then.  Those of the one before are drained until their job ends, so that a host that changes over
+first does not end the exchange for those that have not.
 
 Nothing in here waits for a relay on the caller's thread: what there is no room for is refused, and the caller keeps it.
 """
@@ -69,6 +70,7 @@ class Links:
         self._home, self._heard, self._ordered = home, heard, ordered
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
+        """Of whoever attaches or adds; not of who sends, as a relay may send while it waits for its turn here."""
         self._number, self._sealing = -1, b""
         self._closed = False
         self._here: dict[tuple[int, bytes], _Relay] = {}
@@ -86,21 +88,16 @@ class Links:
                 raise ValueError(f"exchange {number} is attached after exchange {self._number}")
             if number == self._number:
                 return
+            if (outlet := self._here.get((number, OUTLET))) is not None:
+                outlet.begin(key)  # before anybody sends by it
             before, self._number, self._sealing = self._number, number, key
             for relay in self._here.values():
                 if relay.number < before:
                     relay.close()
                 elif relay.number < number:
                     relay.retire()
-                elif relay.number == number:
+                elif relay.number == number and relay is not outlet:
                     relay.begin(key)
-            self._say_attached()
-
-    def _say_attached(self) -> None:
-        """Tell the driver, once orders can come by the exchange and answers can leave."""
-        outlet = self._here.get((self._number, OUTLET))
-        if isinstance(outlet, _Outlet) and (self._number, INLET) in self._here:
-            outlet.put(DRIVER, encode_answer(NO_ROUND, Kind.ATTACHED, b""), at_once=True)
 
     @property
     def ready(self) -> bool:
@@ -108,22 +105,19 @@ class Links:
         return self.there(self._number)
 
     def there(self, number: int) -> bool:
-        """Whether outlet and inlet of that exchange are here, attached or waiting."""
-        with self._lock:
-            return (number, OUTLET) in self._here and (number, INLET) in self._here
+        """Whether outlet and inlet of that exchange are here, attached or not."""
+        return (number, OUTLET) in self._here and (number, INLET) in self._here
 
     def send(self, slot: int, frame: bytes) -> bool:
         """Put a frame for another slot of the attached exchange into the outlet's queue; never waits.  False where there is
         no room, or no outlet.  True says that it was taken, not that it will arrive."""
-        with self._lock:
-            outlet = self._here.get((self._number, OUTLET))
+        outlet = self._here.get((self._number, OUTLET))
         return isinstance(outlet, _Outlet) and outlet.put(slot, frame)
 
     def answer(self, number: int, answer: bytes) -> None:
         """Put an answer for the driver into the outlet's queue, whatever waits there; nothing is done where that exchange is
         over."""
-        with self._lock:
-            outlet = self._here.get((number, OUTLET))
+        outlet = self._here.get((number, OUTLET))
         if isinstance(outlet, _Outlet):
             outlet.put(DRIVER, answer, at_once=True)
 
@@ -157,7 +151,9 @@ class Links:
             hello = _hello(accepted)
             if hello is None or not hmac.compare_digest(hello[3], self._key):
                 return
-            relay = (_Outlet if hello[0] == OUTLET else _Inlet)(accepted, hello[1], hello[2], self._deliver)
+            relay: _Relay = _Outlet(accepted, hello[1], hello[2])
+            if hello[0] == INLET:
+                relay = _Inlet(accepted, hello[1], hello[2], self._heard, self._ordered)
             if not self._admit(relay):
                 accepted.sendall(TOO_LATE)
                 return
@@ -181,17 +177,11 @@ class Links:
                 return False
             if any(one.kind == relay.kind or one.slot != relay.slot for one in others):
                 return False
-            self._here[relay.number, relay.kind] = relay
             if relay.number == self._number:
                 relay.begin(self._sealing)
-                self._say_attached()
-            return True
-
-    def _deliver(self, number: int, frame: bytes, is_order: bool) -> bool:
-        """False for one of an exchange that does not count any more."""
-        if number != self._number:
-            return False
-        (self._ordered if is_order else self._heard)(number, frame)
+            self._here[relay.number, relay.kind] = relay
+        if self.there(relay.number):  # orders can come, and answers can leave
+            self.answer(relay.number, encode_answer(NO_ROUND, Kind.CONNECTED, b""))
         return True
 
 
@@ -218,12 +208,8 @@ class _Relay:
 
     kind = b""
 
-    def __init__(
-        self, plain: socket.socket, number: int, slot: int, deliver: Callable[[int, bytes, bool], bool]
-    ) -> None:
-        self.plain, self.number, self.slot, self.deliver = plain, number, slot, deliver
-        self.turn = threading.Event()
-        """Set when the exchange is attached, or over."""
+    def __init__(self, plain: socket.socket, number: int, slot: int) -> None:
+        self.plain, self.number, self.slot = plain, number, slot
         self.seal: Seal | None = None
         """Of frames between hosts, once the exchange is attached."""
 
@@ -234,15 +220,13 @@ class _Relay:
     def begin(self, key: bytes) -> None:
         """The exchange is attached."""
         self.seal = Seal(key, self.slot)
-        self.turn.set()
 
     def retire(self) -> None:
         """Another exchange is attached: nothing of this one counts, but its job goes on until the driver ends it."""
-        self.turn.set()
+        raise NotImplementedError
 
     def close(self) -> None:
-        """End the connection, whoever waits for it."""
-        self.turn.set()
+        """End the connection."""
         with contextlib.suppress(OSError):
             self.plain.shutdown(socket.SHUT_RDWR)
 
@@ -252,10 +236,8 @@ class _Outlet(_Relay):
 
     kind = OUTLET
 
-    def __init__(
-        self, plain: socket.socket, number: int, slot: int, deliver: Callable[[int, bytes, bool], bool]
-    ) -> None:
-        super().__init__(plain, number, slot, deliver)
+    def __init__(self, plain: socket.socket, number: int, slot: int) -> None:
+        super().__init__(plain, number, slot)
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
@@ -277,7 +259,6 @@ class _Outlet(_Relay):
         self.plain.recv(1)
 
     def retire(self) -> None:
-        super().retire()
         self._end()
 
     def close(self) -> None:
@@ -324,25 +305,63 @@ class _Outlet(_Relay):
 
 
 class _Inlet(_Relay):
-    """Brings frames that others sent to this node's slot."""
+    """Brings frames that others sent to this node's slot, and orders."""
 
     kind = INLET
 
+    def __init__(
+        self,
+        plain: socket.socket,
+        number: int,
+        slot: int,
+        heard: Callable[[int, bytes], None],
+        ordered: Callable[[int, bytes], None],
+    ) -> None:
+        super().__init__(plain, number, slot)
+        self._heard, self._ordered = heard, ordered
+        self._turn = threading.Lock()
+        self._held: list[bytes] = []
+        """Frames that came before the exchange was attached: at most what others may send unconfirmed."""
+        self._retired = False
+
     def run(self) -> None:
-        self.turn.wait()
         with cast(BinaryIO, self.plain.makefile("rb", READ_BYTES)) as stream:
-            counts = True
             while (found := _frame(stream)) is not None:
                 frame, is_order = found
                 try:
-                    if self.seal is None:
-                        counts = False  # its exchange is over, and is drained
-                    elif counts and not is_order:
-                        frame = self.seal.open(frame)
-                    counts = counts and self.deliver(self.number, frame, is_order)
+                    if not is_order:
+                        self._take(frame)
+                    elif not self._retired:
+                        self._ordered(self.number, frame)
                 except Exception:
                     traceback.print_exc()  # the connection ends, and the exchange with it: that is seen
                     return
+
+    def _take(self, frame: bytes) -> None:
+        with self._turn:
+            if self._retired:
+                return  # its exchange is over, and is drained
+            if self.seal is None:
+                self._held.append(frame)
+            else:
+                self._heard(self.number, self.seal.open(frame))
+
+    def begin(self, key: bytes) -> None:
+        with self._turn:
+            super().begin(key)
+            assert self.seal is not None
+            try:
+                for frame in self._held:
+                    self._heard(self.number, self.seal.open(frame))
+            except Exception:
+                traceback.print_exc()
+                self.close()
+            self._held.clear()
+
+    def retire(self) -> None:
+        with self._turn:
+            self._retired = True
+            self._held.clear()
 
 
 def _frame(stream: BinaryIO) -> tuple[bytes, bool] | None:

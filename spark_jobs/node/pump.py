@@ -227,9 +227,13 @@ class Pump:
     def begun(self, command: Command) -> None:
         """The host has taken in orders."""
         if (command.epoch, command.link) != (self._stamp.epoch, self._link):
-            if command.link:
-                self._links.attach(command.link, bytes.fromhex(command.link_key))
-            self._link = command.link
+            before, self._link = self._link, command.link  # first: what has waited is heard in `attach`
+            try:
+                if command.link:
+                    self._links.attach(command.link, bytes.fromhex(command.link_key))
+            except ValueError:
+                self._link = before
+                raise
             self._trouble = self._apart_since = None
             self._since.clear()
             self._peers.clear()

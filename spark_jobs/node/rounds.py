@@ -22,8 +22,8 @@ class Kind(IntEnum):
     """Why the host has not carried out its orders."""
     BUSY = 2
     """What holds it up; empty: nothing."""
-    ATTACHED = 3
-    """Sent unasked: this host has attached the exchange, and both of its relays are connected."""
+    CONNECTED = 3
+    """Sent unasked: both relays of the exchange are connected to this host, so that orders can come by it."""
 
 
 NO_ROUND = 0

@@ -32,6 +32,8 @@ class Hosts:
     link: int = 0
     why_chained: str = ""
     link_key: str = ""
+    stands: bool = True
+    ended: str = ""
     closed: int = 0
     _orders: list[Orders] = field(default_factory=list)
 

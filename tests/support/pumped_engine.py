@@ -124,6 +124,15 @@ class PumpedJobs(LocalJobs):
         self.pumped, self.wire = nodes, wire
         self.link = wire.number
 
+    @property
+    def stands(self) -> bool:  # type: ignore[override]
+        """Sometimes later than its first jobs."""
+        return self.pumped.dice.random() < 0.7
+
+    @property
+    def ended(self) -> str:  # type: ignore[override]
+        return "the exchange is over" if self.wire.over else ""
+
     def close(self) -> None:
         self.wire.over = True
 

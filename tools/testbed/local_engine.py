@@ -132,7 +132,8 @@ class LocalJobs:
         self.nodes, self.hosts = nodes, hosts
 
     link = 0
-    why_chained = link_key = ""
+    why_chained = link_key = ended = ""
+    stands = True
 
     def close(self) -> None:
         """It holds nothing."""

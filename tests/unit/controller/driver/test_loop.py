@@ -515,10 +515,48 @@ def test_a_node_that_has_become_ready_is_told_at_once(
 ) -> None:
     monkeypatch.setattr(driver.cluster, "usable", lambda: {"late#1": "late"})
     driver.cluster.starts = NodeStarts(lambda: 12.0)
-    driver.cluster.starts.saw("late#1", StartPhase.READY)
     driver.cluster.tell()
     assert driver.record()["nodes"] == ["late#1"]
     assert driver.record()["starts"] == {"late#1": {"ready": 12.0}}
+
+
+def test_a_node_is_usable_once_an_exchange_reaches_it_and_that_is_told_at_once(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns(driver, lambda: bool(driver.engine.positions))
+    usable = {**driver.cluster.usable(), "late#1": "late"}
+    monkeypatch.setattr(driver.cluster, "usable", lambda: usable)
+    connection, jobs = driver.engine.connection, driver.engine.connection._used.jobs  # type: ignore[union-attr]
+    monkeypatch.setattr(type(jobs), "link", 7)
+    connection.link = 7
+    driver.cluster.tell()
+    assert driver.record()["nodes"] == ["a#1", "b#1"]
+    driver.turn()
+    assert connection._next is not None, "an exchange with it begins, and stands"
+    assert driver.record()["nodes"] == ["a#1", "b#1"]
+    driver.turn()
+    assert driver.record()["nodes"] == ["a#1", "b#1", "late#1"]
+
+
+def test_a_job_is_cancelled_where_a_node_is_gone_that_has_no_partitions_but_answers(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns(driver, lambda: bool(driver.engine.positions))
+    beat(driver, "a", "b")
+    cancelled: list[bool] = []
+
+    def job(_living: Any, stop: threading.Event) -> bool:
+        for reached in (("a#1", "b#1"), ("a#1", "b#1", "idle#1")):
+            driver.engine.connection.nodes = reached
+            driver.loop.publish()
+            cancelled.append(stop.is_set())
+        return True
+
+    monkeypatch.setattr(Engine, "tick", lambda _self, *given: job(*given))
+    usable = {**driver.cluster.usable(), "idle#1": "idle"}
+    monkeypatch.setattr(driver.cluster, "usable", lambda: usable)
+    driver.loop.turn()
+    assert cancelled == [False, True]
 
 
 def test_a_node_works_once_a_partition_is_at_work_on_it_and_not_when_that_is_ordered(

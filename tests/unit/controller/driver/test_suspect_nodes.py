@@ -113,6 +113,7 @@ def test_a_machine_that_keeps_a_job_waiting_is_lost_when_its_heartbeat_goes(
 
     def hangs(_living: object, stop: object) -> bool:
         driver.engine.progress = type(driver.engine.progress)(nodes=("a#1", "b#1"))
+        driver.engine.connection.nodes = ("a#1", "b#1")
         scene.now += 3.0  # its session has expired by then
         scene.silence("b")
         driver.loop.publish()

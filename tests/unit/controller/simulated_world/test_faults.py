@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -155,8 +155,8 @@ def test_where_frames_do_not_arrive_another_exchange_begins_and_nobody_is_lost(
         failed.append(str(error))
         real(engine, error, slots, cancelled)
 
-    def begun(all_of_them: Exchanges, hosts: Sequence[str]) -> Exchange:
-        found = begin(all_of_them, hosts)
+    def begun(all_of_them: Exchanges, hosts: Sequence[str], changed: Callable[[], None]) -> Exchange:
+        found = begin(all_of_them, hosts, changed)
         exchanges.append(found.number)
         return found
 

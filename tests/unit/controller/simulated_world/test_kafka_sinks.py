@@ -63,7 +63,7 @@ def loses_its_node(what: str) -> Schedule:
     """While brokers are away, after half of the stream."""
     at, batches = (13.0, 34) if what == "skips" else (7.6, 24)
     away, lost = Fault(at - 1.0, "brokers-away", 0, 8.0), Fault(at, "its-node-dies", 1, 60.0)
-    wish = [Fault(at + 2.0, "query-skipped", QUERY)] if what == "skips" else []
+    wish = [Fault(at + 1.5, "query-skipped", QUERY)] if what == "skips" else []
     return replace(made(what, 3, away, lost, *wish), batches=batches)
 
 

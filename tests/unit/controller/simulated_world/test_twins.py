@@ -248,7 +248,7 @@ def _empty(table: pa.Table) -> pa.Table:
 
 def test_a_batch_that_lacks_rows_and_is_not_marked_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchFiles, "mark", lambda sink, batch: None)
-    assert invariant(with_a_loss(AMNESIA)) == "H3"
+    assert invariant(run(Schedule(3, (replace(DIES, at=12.7),), availability=AMNESIA))) == "H3"
 
 
 def test_a_mark_that_nobody_has_put_on_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

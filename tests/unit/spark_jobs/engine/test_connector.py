@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,8 +13,9 @@ import pytest
 from reprise.spark_jobs.engine import continuous
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.engine.continuous import EXCHANGES, PROBES, Connector, ContinuousJobs
-from reprise.spark_jobs.exchange.exchange import MOST_NODES
+from reprise.spark_jobs.exchange.settings import MOST_NODES
 from reprise.spark_jobs.node.seal import KEY_BYTES
+from tools.testbed.waiting import until
 
 
 @dataclass
@@ -42,7 +45,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(
         continuous,
         "ContinuousJobs",
-        lambda _, hosts, number, _ended: found.log.append(f"exchange {number} of {len(hosts)}"),
+        lambda _, hosts, number, _changed: found.log.append(f"exchange {number} of {len(hosts)}"),
     )
     return found
 
@@ -119,10 +122,48 @@ def test_an_exchange_that_has_ended_fails_the_next_job() -> None:
         jobs.run((1, 1), [], 1, cast(Any, None), 1.0)
 
 
-def test_each_exchange_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("Chain", "Exchange"):
-        monkeypatch.setattr(continuous, name, lambda *_: SimpleNamespace(start=lambda: None))
+class Relays:
+    """Of an exchange, which are connected when a test says so."""
+
+    def __init__(self, *_: object) -> None:
+        self.desk, self.failure = self, ""
+        self.connected = threading.Event()
+
+    def start(self) -> None:
+        """They begin at once."""
+
+    def ready(self, within_s: float) -> bool:
+        return self.connected.wait(within_s)
+
+
+@pytest.fixture
+def continuous_jobs(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], ContinuousJobs]:
+    monkeypatch.setattr(continuous, "Chain", lambda *_: None)
+    monkeypatch.setattr(continuous, "Exchange", Relays)
     monkeypatch.setattr(continuous, "Relays", SimpleNamespace(compiled=lambda _: None))
-    made = [ContinuousJobs(cast(Any, None), ["a"], number, lambda: None) for number in (1, 2)]
+    monkeypatch.setattr(continuous, "STAND_S", 0.01)
+    return lambda number, changed: ContinuousJobs(cast(Any, None), ["a"], number, changed)
+
+
+def test_each_exchange_has_a_key_of_its_own(continuous_jobs: Any) -> None:
+    made = [continuous_jobs(number, lambda: None) for number in (1, 2)]
     keys = {bytes.fromhex(jobs.link_key) for jobs in made}
     assert [len(key) for key in keys] == [KEY_BYTES] * 2
+    for jobs in made:
+        jobs._exchange.connected.set()
+
+
+def test_the_driver_is_woken_when_all_relays_are_connected(continuous_jobs: Any) -> None:
+    woken = threading.Event()
+    jobs = continuous_jobs(1, woken.set)
+    assert not (woken.wait(0.1) or jobs.stands)
+    jobs._exchange.connected.set()
+    assert woken.wait(20.0) and jobs.stands and not jobs.ended
+
+
+def test_relays_of_an_exchange_that_has_ended_are_not_awaited(continuous_jobs: Any) -> None:
+    before = set(threading.enumerate())
+    jobs = continuous_jobs(1, lambda: None)
+    jobs._exchange.failure = "its node was lost"
+    until(lambda: set(threading.enumerate()) <= before, "nobody waits")
+    assert not jobs.stands and jobs.ended == "its node was lost"

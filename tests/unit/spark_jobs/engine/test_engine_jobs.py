@@ -38,8 +38,9 @@ def test_a_chain_serves_until_a_job_fails_or_hosts_change(scene: Scene) -> None:
     assert scene.hosts.connected == [("host-a", "host-b")] * 2
     scene.tick({**LIVING, "c#1": "host-c"})
     assert len(scene.hosts.connected) == 2, "nothing is on the other node"
-    scene.tick({**LIVING, "b#1": "host-d"})
-    assert scene.hosts.connected[2:] == [("host-a", "host-d")]
+    scene.want(assignment=dict.fromkeys(PLACES, "c#1"))
+    scene.tick({**LIVING, "c#1": "host-c"})
+    assert scene.hosts.connected[2:] == [("host-c",)]
     assert [job for job, _, _ in scene.hosts.asked] == [(engine.epoch, k) for k in range(1, 7)]
     assert {(stages, patience) for _, stages, patience in scene.hosts.asked} == {(3, 60.0)}
 
@@ -137,7 +138,7 @@ def test_times_of_jobs_are_counted(scene: Scene, monkeypatch: pytest.MonkeyPatch
     assert times.settle_s == 0.25
     assert scene.engine.busy_s == 4.0
     ((job, took, slots, slowest),) = slow
-    assert (job, took, slots, slowest.slot) == (1, 4.0, ["a#1", "b#1"], 0)
+    assert (job, took, slots, slowest.slot) == (1, 4.0, ("a#1", "b#1"), 0)
     scene.hosts.changes = {0: {"busy_s": 9.0}}
     scene.tick()
     assert (scene.engine.figures.jobs[1].compute_s, scene.engine.figures.jobs[1].exchange_s) == (4.0, 0.0)

@@ -27,10 +27,7 @@ class JavaDesk:
     """Hosts that answer at once, or never."""
 
     def __init__(self, hosts: Sequence[Host]) -> None:
-        self.hosts, self.there, self._answers = hosts, True, [b""] * len(hosts)
-
-    def ready(self) -> bool:
-        return self.there
+        self.hosts, self._answers = hosts, [b""] * len(hosts)
 
     def begin(self, number: int, orders: bytes) -> None:
         for slot, host in enumerate(self.hosts):
@@ -73,7 +70,7 @@ def works(number: int, order: bytes) -> tuple[Kind, bytes]:
 
 def jobs_of(*hosts: Host) -> Any:
     jobs: Any = ContinuousJobs.__new__(ContinuousJobs)
-    jobs.link, jobs._chain, jobs._exchange = 7, Chain(), Exchange(JavaDesk(hosts))
+    jobs.link, jobs._chain, jobs._exchange, jobs.stands = 7, Chain(), Exchange(JavaDesk(hosts)), True
     return jobs
 
 
@@ -82,11 +79,11 @@ def run(jobs: Any, cancelled: threading.Event | None = None) -> list[Report]:
     return found
 
 
-def test_orders_go_with_jobs_until_all_hosts_have_attached_the_exchange() -> None:
+def test_orders_go_with_jobs_until_all_hosts_are_connected() -> None:
     jobs = jobs_of(works, works)
-    jobs._exchange.desk._java.there = False
+    jobs.stands = False
     assert run(jobs) == run(jobs) == []
-    jobs._exchange.desk._java.there = True
+    jobs.stands = True
     assert [report.host for report in run(jobs)] == ["1 a", "1 b"]
     assert [report.host for report in run(jobs)] == ["2 a", "2 b"]
     assert jobs._chain.ran == 2
@@ -95,10 +92,10 @@ def test_orders_go_with_jobs_until_all_hosts_have_attached_the_exchange() -> Non
 def test_where_spark_is_ending_the_round_fails_as_a_job_does() -> None:
     jobs = jobs_of(works, works)
 
-    def gone() -> bool:
+    def gone(*_: object) -> None:
         raise Py4JNetworkError("Answer from Java side is empty")
 
-    jobs._exchange.desk._java.ready = gone
+    jobs._exchange.desk._java.begin = gone
     with pytest.raises(ChainError, match="exchange 7: Answer from Java side is empty"):
         run(jobs)
 

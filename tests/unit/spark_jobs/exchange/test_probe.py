@@ -7,8 +7,8 @@ import pytest
 from reprise.controller.agent.spark_secret import AUTHENTICATION
 from reprise.spark_jobs.engine import chain
 from reprise.spark_jobs.exchange import probe
-from reprise.spark_jobs.exchange.exchange import MOST_NODES, ExchangeError, first_line, window_bytes
-from reprise.spark_jobs.exchange.settings import READER_BYTES, SETTINGS
+from reprise.spark_jobs.exchange.exchange import ExchangeError, first_line, window_bytes
+from reprise.spark_jobs.exchange.settings import MOST_NODES, READER_BYTES, SETTINGS
 from reprise.spark_jobs.node.pump import WINDOW_BYTES
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ KEY, LATER = b"k" * KEY_BYTES, b"l" * KEY_BYTES
 OTHER = 9
 """The slot from which relays bring frames."""
 Heard = "queue.SimpleQueue[tuple[int, bytes]]"
-ATTACHED = encode_answer(NO_ROUND, Kind.ATTACHED, b"")
+CONNECTED = encode_answer(NO_ROUND, Kind.CONNECTED, b"")
 
 
 class Played:
@@ -43,7 +44,7 @@ class Played:
 
     def __init__(self, home: Path, kind: bytes, number: int, slot: int = 0, key: bytes | None = None) -> None:
         record = json.loads((home / "exchange.json").read_text())
-        self.attached, self.slot = 0, slot
+        self.connected, self.slot = 0, slot
         self.seal = Seal(KEY, OTHER)
         self.readers: dict[int, Seal] = {}
         self.plain = socket.socket(socket.AF_UNIX)
@@ -60,9 +61,9 @@ class Played:
         self.plain.sendall(b"".join(FROM_INLET.pack(len(frame)) + frame for frame in sealed))
 
     def taken(self) -> tuple[int, bytes]:
-        """The next frame, but for that which says that the host has attached the exchange."""
-        while (found := self._frame()) == (DRIVER, ATTACHED):
-            self.attached += 1
+        """The next frame, but for that which reports the connection to the driver."""
+        while (found := self._frame()) == (DRIVER, CONNECTED):
+            self.connected += 1
         slot, frame = found
         return slot, frame if slot == DRIVER else self.readers.setdefault(slot, Seal(KEY, slot)).open(frame)
 
@@ -328,7 +329,7 @@ def test_the_driver_hears_of_an_exchange_once_orders_can_come_and_answers_can_le
     relays = {first: Played(tmp_path, first, 7)}
     assert not links.ready
     relays[second] = Played(tmp_path, second, 7)
-    assert relays[OUTLET]._frame() == (DRIVER, ATTACHED)
+    assert relays[OUTLET]._frame() == (DRIVER, CONNECTED)
     relays[INLET].plain.sendall(FROM_INLET.pack(-4) + b"work")
     relays[INLET].bring(b"row")
     assert orders.get(timeout=20.0) == (7, b"work")
@@ -338,19 +339,26 @@ def test_the_driver_hears_of_an_exchange_once_orders_can_come_and_answers_can_le
     links.close()
 
 
-def test_orders_of_an_exchange_that_is_not_attached_wait_or_go_to_nobody(
+def test_orders_of_the_next_exchange_come_before_it_is_attached_and_frames_after(
     tmp_path: Path, heard: Heard
 ) -> None:
+    """Its first orders attach it, and hosts that had theirs first have sent frames by then."""
     orders: Heard = queue.SimpleQueue()
     links = Links(
         tmp_path, lambda number, frame: heard.put((number, frame)), lambda *order: orders.put(order)
     )
     links.attach(1, KEY)
     (_, before), (outlet, after) = pair(tmp_path, 1), pair(tmp_path, 2)
+    assert outlet._frame() == (DRIVER, CONNECTED)
+    after.bring(b"first", b"second")
     after.plain.sendall(FROM_INLET.pack(-5) + b"early")
-    links.attach(2, KEY)
     assert orders.get(timeout=20.0) == (2, b"early")
-    assert outlet._frame() == (DRIVER, ATTACHED)
+    links.answer(2, b"taken")
+    assert outlet.taken() == (DRIVER, b"taken")
+    assert heard.empty()
+    links.attach(2, KEY)
+    after.bring(b"third")
+    assert [heard.get(timeout=20.0) for _ in range(3)] == [(2, b"first"), (2, b"second"), (2, b"third")]
     before.plain.sendall(FROM_INLET.pack(-4) + b"late")
     after.plain.sendall(FROM_INLET.pack(-4) + b"work")
     assert orders.get(timeout=20.0) == (2, b"work")
@@ -359,3 +367,33 @@ def test_orders_of_an_exchange_that_is_not_attached_wait_or_go_to_nobody(
     assert outlet.taken() == (DRIVER, b"done")
     links.close()
     assert orders.empty()
+
+
+def test_a_frame_that_was_held_and_does_not_open_ends_the_exchange(
+    tmp_path: Path, links: Links, heard: Heard, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outlet, inlet = pair(tmp_path, 2)
+    inlet.seal = Seal(LATER, OTHER)
+    inlet.bring(b"forged")
+    until(lambda: _inlet(links)._held, "the frame is held")
+    links.attach(2, KEY)
+    assert inlet.ended() and outlet.ended()
+    assert f"slot 0 got a frame that slot {OTHER} has not sent" in capsys.readouterr().err
+    assert heard.empty()
+
+
+def test_frames_that_are_heard_while_an_exchange_is_attached_may_be_answered(tmp_path: Path) -> None:
+    """A ping that was held is answered by the thread that attaches."""
+    answers: list[bool] = []
+    links = Links(tmp_path, lambda _number, frame: answers.append(links.send(3, frame)))
+    outlet, inlet = pair(tmp_path, 2)
+    inlet.bring(b"ping")
+    until(lambda: _inlet(links)._held, "the frame is held")
+    links.attach(2, KEY)
+    assert answers == [True]
+    assert outlet.taken() == (3, b"ping")
+    links.close()
+
+
+def _inlet(links: Links) -> Any:
+    return links._here[2, INLET]

@@ -1,0 +1,206 @@
+"""Over which nodes exchanges begin, and when hosts change over to another one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from reprise.spark_jobs.engine.jobs import AGAIN_S, Connection
+from reprise.spark_jobs.exchange.settings import MOST_NODES
+from reprise.spark_jobs.node.command import Order, Report
+
+
+@dataclass
+class Made:
+    """An exchange; 0: a chain."""
+
+    link: int
+    hosts: tuple[str, ...]
+    why_chained: str = ""
+    stands: bool = False
+    ended: str = ""
+    closed: bool = False
+    runs: int = 0
+
+    @property
+    def link_key(self) -> str:
+        return f"key of {self.link}"
+
+    def close(self) -> None:
+        self.closed = True
+
+    def run(
+        self, job: Order, orders: Sequence[bytes], stages: int, cancelled: threading.Event, patience_s: float
+    ) -> list[Report]:
+        self.runs += 1
+        return []
+
+
+@dataclass
+class Scene:
+    made: list[Made] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    now: float = 0.0
+    chained: str = ""
+
+    def __post_init__(self) -> None:
+        self.connection = Connection(self.problems, lambda: self.now)
+
+    def connect(self, hosts: Sequence[str]) -> Made:
+        self.made.append(Made(0 if self.chained else len(self.made) + 1, tuple(hosts), self.chained))
+        self.made[-1].stands = bool(self.chained)
+        return self.made[-1]
+
+    def job(self, needed: Collection[str], living: Collection[str]) -> bool:
+        """A job; the hosts of nodes have their first letters, in upper case."""
+        changed = self.connection.to(set(needed), {node: node[0].upper() for node in living}, self.connect)
+        self.connection.run((1, 1), [], threading.Event(), 1.0)
+        return changed
+
+    @property
+    def links(self) -> list[tuple[int, str]]:
+        return [(one.link, "".join(one.hosts)) for one in self.made]
+
+    def used(self) -> tuple[int, str]:
+        return self.connection.link, "".join(self.connection.nodes)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_the_first_exchange_is_over_the_nodes_that_are_needed_and_used_at_once(scene: Scene) -> None:
+    assert scene.connection.reaches("abc") == set("abc")
+    assert scene.job("ba", "abc")
+    assert (scene.links, scene.used()) == ([(1, "AB")], (1, "ab"))
+    assert scene.connection.link_key == "key of 1"
+    assert not scene.job("ab", "abc"), "none begins beside one that does not stand"
+    assert len(scene.made) == 1
+
+
+def test_hosts_change_over_once_the_next_exchange_stands(scene: Scene) -> None:
+    scene.job("ab", "ab")
+    scene.made[0].stands = True
+    assert not scene.job("ab", "abc")
+    assert not scene.job("ab", "abcd")
+    assert (scene.links, scene.used()) == ([(1, "AB"), (2, "ABC")], (1, "ab"))
+    assert scene.connection.reaches("abcd") == set("ab")
+    scene.made[1].stands = True
+    assert scene.job("ab", "abcd")
+    assert (scene.used(), scene.made[0].closed, scene.made[1].closed) == ((2, "abc"), True, False)
+    assert scene.connection.reaches("abcd") == set("abc")
+    scene.job("abc", "abcd")
+    assert scene.links[2:] == [(3, "ABCD")], "what came meanwhile is in the one after it"
+
+
+def test_nodes_that_are_not_needed_any_more_stay_until_they_are_gone(scene: Scene) -> None:
+    scene.job("abc", "abc")
+    assert not scene.job("a", "abc")
+    assert scene.job("a", "ab")
+    assert scene.used() == (2, "ab")
+
+
+def test_where_a_node_is_gone_the_others_are_connected_at_once_without_those_never_reached(
+    scene: Scene,
+) -> None:
+    scene.job("abc", "abc")
+    scene.made[0].stands = True
+    scene.job("abc", "abcd")
+    assert scene.job("ab", "abd")
+    assert (scene.used(), scene.made[1].closed) == ((3, "ab"), True), "the next one had the lost node too"
+    assert scene.connection.reaches("abd") == set("ab")
+
+
+def test_an_exchange_that_begins_is_used_before_it_stands_where_nothing_travels_anyway(scene: Scene) -> None:
+    scene.job("abc", "abc")
+    scene.made[0].stands = True
+    scene.job("abc", "abcd")
+    assert scene.made[1].hosts == tuple("ABCD")
+    assert scene.job("abcd", "abcd"), "a plan needs the node already"
+    assert (scene.used(), len(scene.made)) == ((2, "abcd"), 2)
+
+
+def test_after_a_failure_all_that_was_reached_is_connected_at_once(scene: Scene) -> None:
+    scene.job("abc", "abc")
+    scene.made[0].stands = True
+    scene.job("a", "abcd")
+    scene.connection.end()
+    assert all(one.closed for one in scene.made)
+    assert scene.connection.reaches("abcd") == set("abc")
+    assert scene.job("a", "abcd")
+    assert scene.links[2:] == [(3, "ABC")]
+
+
+def test_a_next_exchange_that_fails_is_tried_again_later_and_reported_in_the_end(scene: Scene) -> None:
+    scene.job("a", "a")
+    scene.made[0].stands = True
+    for wait_s in AGAIN_S:
+        assert not scene.problems
+        scene.job("a", "ab")
+        scene.made[-1].ended = "no room"
+        scene.job("a", "ab")
+        assert scene.made[-1].closed
+        count = len(scene.made)
+        scene.now += wait_s - 0.01
+        scene.job("a", "ab")
+        assert len(scene.made) == count, "it waits"
+        scene.now += 0.02
+    assert scene.problems == ["nodes wait, as no exchange over 2 nodes begins: no room"]
+    assert scene.used() == (1, "a")
+    scene.job("a", "ab")
+    scene.made[-1].stands = True
+    assert scene.job("a", "ab")
+    assert scene.used()[1] == "ab"
+
+
+def test_a_chain_is_over_what_is_needed_alone(scene: Scene) -> None:
+    scene.chained = "it is not wanted"
+    assert not scene.job("ab", "abc")
+    assert scene.connection.why_chained == "it is not wanted"
+    assert scene.connection.reaches("abc") == set("abc")
+    scene.job("ab", "abcd")
+    assert scene.links == [(0, "AB")]
+    scene.job("a", "abcd")
+    assert scene.links == [(0, "AB"), (0, "A")]
+    assert scene.made[0].closed
+
+
+def test_where_no_exchange_to_more_nodes_can_begin_jobs_carry_the_messages(scene: Scene) -> None:
+    scene.job("a", "a")
+    scene.made[0].stands = True
+    scene.chained = "the probe failed"
+    assert scene.job("a", "ab")
+    assert scene.links == [(1, "A"), (0, "AB"), (0, "A")]
+    assert scene.used() == (0, "a")
+    assert scene.connection.reaches("ab") == set("ab")
+
+
+def test_no_more_nodes_are_waited_for_than_an_exchange_may_have(scene: Scene) -> None:
+    many = [chr(ord("a") + number) for number in range(MOST_NODES + 1)]
+    scene.job("a", many[:2])
+    scene.made[0].stands = True
+    scene.job("a", many)
+    assert len(scene.made) == 1
+    assert scene.connection.reaches(many) == set(many)
+    scene.job("a", many[:-1])
+    assert len(scene.made[1].hosts) == MOST_NODES
+
+
+def test_no_exchange_has_one_address_twice(scene: Scene) -> None:
+    """A node has taken the place of another one, of which it is not known yet that it is gone."""
+    scene.job("a", ["a", "b#1"])
+    scene.made[0].stands = True
+    scene.job("a", ["a", "b#1", "b#2"])
+    assert scene.links[1:] == [(2, "AB")]
+    assert scene.connection._next is not None and scene.connection._next.nodes == ("a", "b#2")
+    scene.made[1].stands = True
+    assert scene.job("a", ["a", "b#1", "b#2"])
+    assert not scene.job("a", ["a", "b#1", "b#2", "b#3"]), "b#2 is not known to be gone"
+    assert len(scene.made) == 2
+    scene.job(["a", "b#3"], ["a", "b#1", "b#2", "b#3"])
+    assert scene.links[2:] == [(3, "AB")]
+    assert scene.connection.nodes == ("a", "b#3")
