@@ -59,9 +59,10 @@ def made(what: str, seed: int, *more: Fault) -> Schedule:
     )
 
 
-def loses_its_node(what: str) -> Schedule:
+def loses_its_node(what: str, earlier_s: float = 0.0) -> Schedule:
     """While brokers are away, after half of the stream."""
     at, batches = (13.0, 34) if what == "skips" else (7.6, 24)
+    at -= earlier_s
     away, lost = Fault(at - 1.0, "brokers-away", 0, 8.0), Fault(at, "its-node-dies", 1, 60.0)
     wish = [Fault(at + 1.5, "query-skipped", QUERY)] if what == "skips" else []
     return replace(made(what, 3, away, lost, *wish), batches=batches)
@@ -99,6 +100,12 @@ def test_nothing_breaks_where_brokers_fail_beside_others(what: str, seed: int) -
     holds(schedule.with_wishes() if what == "skips" else schedule)
 
 
+def is_found(said: str) -> bool:
+    """Whether a wrong mark is seen in one of a few runs: it matters which rows are lost, and where the sink stands then."""
+    found = (run(loses_its_node("gaps", earlier_s)).violation for earlier_s in (0.0, 0.3, 0.6, 0.9, 1.2))
+    return any(v is not None and v.invariant == "H3" and said in str(v) for v in found)
+
+
 def claims(sink: KafkaSink, batch: int) -> None:
     sink._gaps.add(batch)
 
@@ -113,8 +120,7 @@ def test_rows_that_are_committed_before_their_gap_is_marked_are_found(
     mark: Callable[[KafkaSink, int], None], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KafkaSink, "mark", mark)
-    violation = run(loses_its_node("gaps")).violation
-    assert violation is not None and violation.invariant == "H3" and said in str(violation)
+    assert is_found(said)
 
 
 def test_a_batch_that_is_marked_by_another_key_the_second_time_is_found(
@@ -130,8 +136,7 @@ def test_a_batch_that_is_marked_by_another_key_the_second_time_is_found(
         send(session, producer, topic, value, key, *more)
 
     monkeypatch.setattr(Session, "_send", numbered)
-    violation = run(loses_its_node("gaps")).violation
-    assert violation is not None and violation.invariant == "H3" and "is marked by" in str(violation)
+    assert is_found("is marked by")
 
 
 def test_an_upsert_that_is_not_the_last_of_its_key_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
