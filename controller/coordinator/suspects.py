@@ -73,6 +73,6 @@ def _heard(node: Node, desired: Desired | None, progress: Progress | None) -> bo
 
 
 def _works_there(node: Node, assignment: Mapping[str, str], progress: Progress) -> bool:
-    """All that is placed there is at work.  A node where nothing runs is not missed by anybody, and not spared."""
+    """All that is placed there is at work.  A node where nothing runs is not spared."""
     placed = {partition for partition, where in assignment.items() if where == node.id}
     return bool(placed) and placed <= progress.positions.keys() and progress.failed.keys().isdisjoint(placed)

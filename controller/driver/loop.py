@@ -74,6 +74,9 @@ class Cluster(Protocol):
     def registered(self, host: str) -> bool:
         """Whether there is an executor at this address."""
 
+    def doubt(self, nodes: Collection[str]) -> None:
+        """No exchange to these has begun: to be made ready once more before they are usable."""
+
     def alive(self) -> bool:
         """Whether jobs can be run at all."""
 
@@ -181,14 +184,16 @@ class Loop:
             return
         living = self.cluster.usable()
         self._see(living)
-        self._job = _Job(frozenset(living), began=self._clock())
+        job = self._job = _Job(frozenset(living), began=self._clock())
         try:
-            ran = engine.tick(living, self._job.cancelled)
+            ran = engine.tick(living, job.cancelled)
         finally:
             self._job = _Job()
             self._say_all()
-        if self._see(living):  # plans wait for them
+        if not job.cancelled.is_set() and self._see(living):  # plans wait for them
             self.publish()
+        self.cluster.doubt(engine.connection.doubted)
+        engine.connection.doubted.clear()
         self._note_work()
         self._announce_checkpoint()
         if self.savepoints is not None:
@@ -354,6 +359,7 @@ class Loop:
                 joining = self.channel.read_nodes().keys() - self._ready
                 if joining or self._job.nodes or self.channel.doubtful:
                     self._see(self.cluster.usable())
+                    self._cancel_what_cannot_end()
             except Exception:
                 log.exception("event=looking-for-nodes-failed")
 
@@ -375,14 +381,21 @@ class Loop:
 
     def publish(self) -> bool:
         """Say how things stand, and end a job that waits for a node that is gone; from any thread."""
-        job = self._job
+        missing = self._cancel_what_cannot_end()
+        with self._publishing:
+            return self.channel.publish_progress(self.progress(missing))
+
+    def _cancel_what_cannot_end(self) -> frozenset[str]:
+        """Cancel the job that runs where nodes of it are gone, by heartbeats or by Spark; which ones.  Of nodes that are
+        lost together the first is known a moment before the others, and the next job begins with these."""
+        job, nodes = self._job, self.channel.read_nodes()
+        here = {key for key, node in nodes.items() if self.cluster.registered(node.host)}
         # an exchange has more nodes than those with partitions, and all of them answer
-        missing = job.nodes.intersection(self.engine.connection.nodes) - self.channel.read_nodes().keys()
+        missing = job.nodes.intersection(self.engine.connection.nodes) - here
         if missing and not job.cancelled.is_set():
             log.warning("event=nodes-gone-during-a-job nodes=%s", ",".join(sorted(missing)))
             job.cancelled.set()
-        with self._publishing:
-            return self.channel.publish_progress(self.progress(missing))
+        return missing
 
     def hears(self, node: NodeRecord) -> bool:
         """Whether a node without heartbeat works: its executor is registered, and the job that runs has not waited for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pyspark import SparkContext
@@ -25,9 +25,11 @@ class SparkNodes:
 
     def __init__(self, context: SparkContext, driver_host: str, channel: Channel) -> None:
         self._context, self._driver_host, self._channel = context, driver_host, channel
-        self._warming: set[str] = set()
-        self._warm: set[str] = set()
-        self._registered: frozenset[str] = frozenset()
+        self._warming: dict[str, str] = {}
+        """Node -> its executor, for which it is made ready, or was: the next one may have no partition host yet."""
+        self._warm: dict[str, str] = {}
+        self._registered: Mapping[str, str] = {}
+        """Host -> executor."""
         self._looking = threading.Lock()
         """Whoever runs jobs and whoever looks beside them ask at the same time."""
         self.say: Callable[[str], None] = log.error
@@ -43,14 +45,22 @@ class SparkNodes:
 
     def _look(self) -> Mapping[str, str]:
         nodes = self._channel.read_nodes()
-        self._registered = frozenset(executors(self._context, self._driver_host))
+        self._registered = executors(self._context, self._driver_host)
         present = {key: record.host for key, record in nodes.items() if record.host in self._registered}
         for key, host in present.items():
-            if key not in self._warming:
-                self._warming.add(key)
+            executor = self._registered[host]
+            if self._warming.get(key) != executor:
+                self._warming[key] = executor
                 self.starts.saw(key, StartPhase.EXECUTOR)
-                threading.Thread(target=self._warm_up, args=(key, host), daemon=True).start()
-        return {key: host for key, host in present.items() if key in self._warm}
+                threading.Thread(target=self._warm_up, args=(key, host, executor), daemon=True).start()
+        return {key: host for key, host in present.items() if self._warm.get(key) == self._registered[host]}
+
+    def doubt(self, nodes: Collection[str]) -> None:
+        """Make these ready once more, as their partition hosts may be gone."""
+        with self._looking:
+            for key in nodes & self._warm.keys():
+                del self._warm[key]
+                self._warming.pop(key, None)
 
     def registered(self, host: str) -> bool:
         """Whether Spark had an executor there when it was asked last; it drops one as soon as its process is gone."""
@@ -64,19 +74,19 @@ class SparkNodes:
         except Exception:  # the JVM is gone, in whichever way py4j says so
             return False
 
-    def _warm_up(self, key: str, host: str) -> None:
+    def _warm_up(self, key: str, host: str, executor: str) -> None:
         """Make a new node ready beside the running chains; one that fails is tried again while it is there."""
         try:
             began, met = warm(self._context, host)
             self.starts.saw_all(key, {StartPhase.TASK: began, StartPhase.HOST: met})
-            self._warm.add(key)
+            self._warm[key] = executor
             log.info("event=node-ready node=%s host=%s", key, host)
             self.tell()
         except ChainError as error:
             log.warning("event=node-not-ready node=%s reason=%r", key, str(error))
-            self._warming.discard(key)
+            self._warming.pop(key, None)
         except VersionError as error:
             self.say(str(error))
             threading.Event().wait(ANOTHER_VERSION_S)
-            self._warming.discard(key)
+            self._warming.pop(key, None)
         self._channel.changed.set()

@@ -349,6 +349,10 @@ class WorldNodes:
     def alive(self) -> bool:
         return True
 
+    def doubt(self, nodes: Collection[str]) -> None:
+        self._warm.difference_update(nodes)
+        self._warming.difference_update(nodes)
+
     def _warm_up(self, key: str, host: str) -> None:
         executor = self._application.executors.get(host)
         while executor is not None and executor.process.alive and executor.process.stopped:

@@ -195,12 +195,13 @@ def _first_line(error: BaseException) -> str:
     return (raised or others or [type(error).__name__])[0][:300]
 
 
-def executors(context: SparkContext, driver: str) -> list[str]:
-    """Hosts of the registered executors; `driver` is the driver's own host, whose entry is left out."""
+def executors(context: SparkContext, driver: str) -> dict[str, str]:
+    """Host of each registered executor -> what no other one has, its address and port; `driver` is the driver's own host,
+    which is left out."""
     java: Any = context._jsc
     known = str(java.sc().getExecutorMemoryStatus().keys().mkString(","))
-    hosts = [entry.rsplit(":", 1)[0] for entry in known.split(",") if entry]
-    return sorted(host for host in hosts if host not in (driver, "localhost"))
+    found = {entry.rsplit(":", 1)[0]: entry for entry in known.split(",") if entry}
+    return {host: entry for host, entry in sorted(found.items()) if host not in (driver, "localhost")}
 
 
 def configuration(master: str, name: str, settings: dict[str, str]) -> SparkConf:

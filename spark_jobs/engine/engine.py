@@ -533,8 +533,10 @@ class Engine:
     # -- what is true --------------------------------------------------------------------------------------------------
 
     def usable(self, living: Collection[str]) -> frozenset[str]:
-        """Those of these nodes that partitions can be placed on: all, where none is anywhere yet.  From any thread."""
-        return self.connection.reaches(living) if self.positions else frozenset(living)
+        """Those of these nodes that can be given partitions: which are reached, or have some.  From any thread."""
+        if not self.positions:
+            return frozenset(living)
+        return self.connection.reaches(living) | set(living).intersection(self.desired.assignment.values())
 
     def _refresh_progress(self, heard: bool = True) -> None:
         """Freeze how things stand; called wherever they are consistent.  `heard`: positions are as of now."""

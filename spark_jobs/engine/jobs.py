@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from reprise.spark_jobs.exchange.settings import MOST_NODES
 from reprise.spark_jobs.node.command import Order, Report
@@ -15,8 +15,16 @@ log = logging.getLogger("reprise.engine")
 
 STAGES = 3
 """Supersteps of a job whose messages travel with its stages."""
-AGAIN_S = (1.0, 2.0, 5.0, 10.0)
+AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Between an exchange to more nodes that has failed and the next attempt, by how many have failed in a row."""
+ONE_BY_ONE = 2
+"""After so many attempts each has only one of the nodes that wait: one that cannot be reached keeps no other away."""
+REPORTED = 4
+"""After so many a person is told."""
+CONNECT_S = 60.0
+"""An exchange whose relays are not all connected by then has failed."""
+CALM_S = 30.0
+"""An exchange that fails within that time was not able to reach all of its nodes."""
 
 
 class Jobs(Protocol):
@@ -70,26 +78,32 @@ class _Way:
         return set(needed) <= set(self.nodes) <= living.keys()
 
 
-_W = TypeVar("_W", _Way, None)
-
-
 class Connection:
     """Leads to the hosts at which jobs are run.
 
     An exchange takes a second or more to begin, and nothing travels meanwhile.  So where nodes have come, one over all that
     live begins beside the one that is used, and hosts change over when it stands.  Where a node of the one that is used is
-    gone, or a job has failed, nothing travels anyway, and the next one is used at once.
+    gone, or a job has failed, nothing travels anyway, and the next one is used at once.  A node that was never reached
+    has no part in that, nor has one without partitions where an exchange with it has just failed.
     """
 
     def __init__(self, problems: list[str], clock: Callable[[], float]) -> None:
         """`problems`: takes what keeps nodes away.  `clock`: seconds that only grow."""
         self._problems, self._clock = problems, clock
         self._used: _Way | None = None
+        self._used_since = -CALM_S
+        self._hasty = False
+        """The one that was used last has failed soon."""
         self._next: _Way | None = None
+        self._next_until = 0.0
         self._left: list[Jobs] = []
         """Those that were used before, which go on until the hosts have changed over."""
+        self._wanted: set[str] = set()
+        """Nodes over which an exchange was to begin."""
         self._failed, self._next_at = 0, 0.0
-        """How many exchanges to more nodes have failed in a row, and when the next may begin."""
+        """How many attempts with these have failed, and when the next may begin."""
+        self.doubted: set[str] = set()
+        """Nodes that have kept an exchange from beginning, until somebody looks after them."""
         self.nodes: tuple[str, ...] = ()
         """Nodes that were reached last, in the order of their slots."""
         self.link = 0
@@ -100,7 +114,8 @@ class Connection:
         """Why the last jobs had none."""
 
     def reaches(self, living: Collection[str]) -> frozenset[str]:
-        """Those of these nodes to which orders can go without a break for the others.  From any thread."""
+        """Those of these nodes that need no other exchange to be reached; all, where jobs carry the messages or an exchange
+        cannot have so many.  From any thread."""
         if not (self.link and self.nodes) or len(living) > MOST_NODES:
             return frozenset(living)
         return frozenset(living).intersection(self.nodes)
@@ -112,42 +127,67 @@ class Connection:
         used, ahead = self._used, self._next
         lasts = used is not None and used.carries(needed, living)
         if ahead is not None and ahead.carries(needed, living) and (ahead.jobs.stands or not lasts):
-            self._next, self._failed = None, 0
+            self._next, self._next_at = None, 0.0
             used = self._use(ahead)
         elif used is None or not lasts:
             self._drop_next()
-            # nodes that were never reached wait: one that cannot be reached would keep the others from going on
-            known = [node for node in self.nodes if node in living] if self.link else []
-            used = self._use(_way(_by_host([*known, *needed], living), needed, living, connect))
-        elif self._may_widen(used, wide := _by_host([*sorted(living), *used.nodes], living)):
-            self._next = _way(wide, needed, living, connect)
+            used = self._use(self._at_once(needed, living, connect))
+        elif fresh := self._fresh(used, living):
+            self._next, self._next_until = (
+                _way([*used.nodes, *fresh], living, connect),
+                self._clock() + CONNECT_S,
+            )
             if not self._next.jobs.link:
-                used, self._next = self._use(self._next), None
+                self._fails(self._next, self._next.jobs.why_chained)
+                if self._failed > ONE_BY_ONE:  # jobs carry the messages of all nodes
+                    used = self._use(_way(needed, living, connect))
         before, self.link = self.link, used.jobs.link
         self.link_key, self.why_chained = used.jobs.link_key, used.jobs.why_chained
         self.nodes = used.nodes
         return self.link != before
 
-    def _may_widen(self, used: _Way, wide: Collection[str]) -> bool:
-        """Whether an exchange to more nodes is to begin.  One at a time: nodes that come meanwhile are all in the next."""
-        if not used.jobs.link or len(wide) > MOST_NODES or set(wide) <= set(used.nodes):
-            return False
-        return self._next is None and used.jobs.stands and self._clock() >= self._next_at
+    def _at_once(self, needed: Collection[str], living: Mapping[str, str], connect: Connect) -> _Way:
+        known = [node for node in self.nodes if node in living] if self.link and not self._hasty else []
+        found = _way(_by_host([*known, *needed], living), living, connect)
+        return found if found.jobs.link or not known else _way(needed, living, connect)
+
+    def _fresh(self, used: _Way, living: Mapping[str, str]) -> Sequence[str]:
+        """Nodes to which an exchange is to begin now.  One begins at a time: those that come meanwhile are in the next."""
+        if not used.jobs.link or self._next is not None or not used.jobs.stands:
+            return ()
+        wide = _by_host([*sorted(living), *used.nodes], living)
+        if not self._wanted.issuperset(wide):
+            self._wanted, self._failed, self._next_at = set(wide), 0, 0.0
+        if self._clock() < self._next_at:
+            return ()
+        fresh = [node for node in wide if node not in used.nodes][: MOST_NODES - len(used.nodes)]
+        return [fresh[self._failed % len(fresh)]] if fresh and self._failed >= ONE_BY_ONE else fresh
 
     def _look_at_next(self, living: Mapping[str, str]) -> None:
         """Drop the next exchange where it has ended, or will."""
         if self._next is None:
             return
-        if reason := self._next.jobs.ended:
-            wait_s = AGAIN_S[min(self._failed, len(AGAIN_S) - 1)]
-            self._failed, self._next_at = self._failed + 1, self._clock() + wait_s
-            log.warning("event=next-exchange-failed number=%d reason=%r", self._next.jobs.link, reason)
-            if self._failed >= len(AGAIN_S):
-                self._problems.append(
-                    f"nodes wait, as no exchange over {len(self._next.nodes)} nodes begins: {reason}"
-                )
-        elif living.keys() >= set(self._next.nodes):
-            return
+        if not living.keys() >= set(self._next.nodes):
+            self._drop_next()
+        elif reason := self._next.jobs.ended:
+            self._fails(self._next, reason)
+        elif not self._next.jobs.stands and self._clock() > self._next_until:
+            self._fails(self._next, f"not all nodes are connected within {CONNECT_S:.0f} s")
+
+    def _fails(self, way: _Way, reason: str) -> None:
+        """One with nodes that were not reached before it has failed."""
+        self._failed += 1
+        self._next_at = self._clock() + AGAIN_S[min(self._failed, len(AGAIN_S)) - 1]
+        used = () if self._used is None else self._used.nodes
+        fresh = [node for node in way.nodes if node not in used]
+        self.doubted.update(fresh)
+        log.warning(
+            "event=next-exchange-failed number=%d failures=%d reason=%r", way.jobs.link, self._failed, reason
+        )
+        if self._failed >= REPORTED:
+            self._problems.append(
+                f"{', '.join(fresh)}: no exchange to it begins, so it is not used: {reason}"
+            )
         self._drop_next()
 
     def _drop_next(self) -> None:
@@ -165,16 +205,25 @@ class Connection:
         return reports
 
     def end(self) -> None:
-        """Leave all hosts."""
-        self._use(None)
+        """Leave all hosts, as a job has failed."""
+        now = self._clock()
+        self._hasty = self._used is not None and now - self._used_since < CALM_S
+        if self._hasty:  # perhaps because of a node that it has and the one before had not
+            self._failed += 1
+            self._next_at = now + AGAIN_S[min(self._failed, len(AGAIN_S)) - 1]
+        self._leave_used()
         self._drop_next()
         self._close_left()
 
-    def _use(self, way: _W) -> _W:
+    def _use(self, way: _Way) -> _Way:
+        self._leave_used()
+        self._used, self._used_since = way, self._clock()
+        return way
+
+    def _leave_used(self) -> None:
         if self._used is not None:
             self._left.append(self._used.jobs)
-        self._used = way
-        return way
+        self._used = None
 
     def _close_left(self) -> None:
         for jobs in self._left:
@@ -187,8 +236,6 @@ def _by_host(nodes: Iterable[str], living: Mapping[str, str]) -> Collection[str]
     return {living[node]: node for node in nodes}.values()
 
 
-def _way(wide: Collection[str], needed: Collection[str], living: Mapping[str, str], connect: Connect) -> _Way:
-    """An exchange over `wide`, or a chain over what is needed."""
-    nodes = tuple(sorted(wide))
-    found = _Way(connect([living[node] for node in nodes]), nodes)
-    return found if found.jobs.link or set(wide) == set(needed) else _way(needed, needed, living, connect)
+def _way(nodes: Collection[str], living: Mapping[str, str], connect: Connect) -> _Way:
+    ordered = tuple(sorted(nodes))
+    return _Way(connect([living[node] for node in ordered]), ordered)

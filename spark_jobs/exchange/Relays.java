@@ -312,7 +312,7 @@ public final class Relays {
       }
     }
 
-    /** Whether all hosts can be asked, and can answer, after so many milliseconds at most. */
+    /** Whether all hosts can be asked, and can answer, after twice so many milliseconds at most. */
     public boolean ready(long patience) throws InterruptedException {
       return complete(connected, patience) && complete(inlets, patience);
     }

@@ -7,8 +7,8 @@ READER_BYTES = 32 << 20
 MOST_NODES = 64
 """With more, N * N connections and a thread for each in every inlet would cost more than they give, and what hosts may have
 unconfirmed (`reprise.spark_jobs.node.pump.WINDOW_BYTES`) no longer fits into what a node takes in unread."""
-EXECUTOR_CORES = 7
-"""By name only, as relays sleep: two relays, two of the next exchange, two of one that is about to end, and one for other
+EXECUTOR_CORES = 9
+"""By name only, as relays sleep: two relays, two of the next exchange, those of two that are about to end, and one for other
 jobs."""
 SETTINGS = {
     "spark.executor.cores": str(EXECUTOR_CORES),

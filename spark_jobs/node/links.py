@@ -5,7 +5,7 @@ takes frames from the host, each with the slot that it goes to, and the inlet br
 run in the executor's JVM and connect to a socket file in the executor's folder.  Their hello has the key that stands
 beside it, in a file that this user alone can read.
 
-Two exchanges may be here at once, as the next one starts while the last one still runs.  One is attached, by its
+Several exchanges may be here at once, as the next one starts while the last one still runs.  One is attached, by its
 number, and only its frames count.  The next one brings orders as soon as it is connected, as its first orders attach it;
 its frames are held until then.  Those of the one before are drained until their job ends, so that a host that changes over
 first does not end the exchange for those that have not.
@@ -70,7 +70,7 @@ class Links:
         self._home, self._heard, self._ordered = home, heard, ordered
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
-        """Of whoever attaches or adds; not of who sends, as a relay may send while it waits for its turn here."""
+        """Of whoever attaches or adds; not of who sends, as a frame may be answered while one attaches."""
         self._number, self._sealing = -1, b""
         self._closed = False
         self._here: dict[tuple[int, bytes], _Relay] = {}

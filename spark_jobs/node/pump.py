@@ -64,6 +64,9 @@ PING_S = 2.0
 """A node that confirms nothing for so long is asked whether frames arrive."""
 SILENT_S = 10.0
 """A node that does not answer that for so long, nor confirms anything, is not reached any more."""
+FIRST_S = 30.0
+"""The same of one from which nothing has come yet by this exchange: it answers when it has its orders, and a piece of its
+work may take that long."""
 CONNECT_S = 60.0
 """An exchange that has not connected this host for so long does not come."""
 
@@ -143,6 +146,8 @@ class _Peer:
     """Since then it has been asked whether frames arrive, and has said nothing."""
     unsent: deque[bytes] = field(default_factory=deque)
     """Frames for which there was no room."""
+    met: bool = False
+    """Something has come from it."""
     came: int = 0
     told: int = 0
     """Of those that came, how many it knows to have come."""
@@ -226,20 +231,22 @@ class Pump:
 
     def begun(self, command: Command) -> None:
         """The host has taken in orders."""
+        stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
         if (command.epoch, command.link) != (self._stamp.epoch, self._link):
-            before, self._link = self._link, command.link  # first: what has waited is heard in `attach`
+            before = self._link, self._stamp  # what has waited is heard, and perhaps answered, in `attach`
+            self._link, self._stamp = command.link, stamp
             try:
                 if command.link:
                     self._links.attach(command.link, bytes.fromhex(command.link_key))
             except ValueError:
-                self._link = before
+                self._link, self._stamp = before
                 raise
             self._trouble = self._apart_since = None
             self._since.clear()
             self._peers.clear()
             self._early.clear()
             self._host.sender.confirmed.clear()
-        self._stamp = Stamp(command.epoch, command.generation, command.job, command.slot)
+        self._stamp = stamp
         for target in command.resend:  # it may begin anew: what was confirmed before says nothing
             self._host.sender.confirmed.pop(target, None)
             self._since[target] = command.job
@@ -300,6 +307,7 @@ class Pump:
                 continue
             kind, stamp, body = decode_frame(frame)
             peer = self._peers[stamp.slot]
+            peer.met = True
             if kind is FrameKind.CONFIRMATION:
                 self._confirmed(peer, Confirmation.decode(body), stamp, command)
             elif kind is FrameKind.PONG:
@@ -378,8 +386,9 @@ class Pump:
         elif peer.silent_since is None:
             peer.silent_since = now
         elif peer.asked_at is not None:
-            if now - peer.asked_at > SILENT_S:
-                raise DataPlaneError(f"slot {slot} has not answered for {SILENT_S:.0f} s")
+            limit_s = SILENT_S if peer.met else FIRST_S
+            if now - peer.asked_at > limit_s:
+                raise DataPlaneError(f"slot {slot} has not answered for {limit_s:.0f} s")
         elif now - peer.silent_since > PING_S:
             # where there is no room for it, nothing has left for a while: that is no answer either
             self._links.send(slot, encode_frame(FrameKind.PING, self._stamp, b""))

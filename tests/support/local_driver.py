@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ class LocalCluster:
 
     def usable(self) -> Mapping[str, str]:
         return {f"{node}#1": host for node, host in self.world.nodes.living().items()}
+
+    def doubt(self, nodes: Collection[str]) -> None:
+        """They stay usable."""
 
     def registered(self, host: str) -> bool:
         return host in self.world.nodes.living()

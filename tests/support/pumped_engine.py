@@ -64,6 +64,9 @@ class WireEnd:
 class PumpedNodes(LocalNodes):
     """Jobs have one stage; before, between and after what they do, pumps move and frames arrive, in random order."""
 
+    widens = True
+    """Whether exchanges stand, so that others to more nodes begin, and hosts change over."""
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.dice = random.Random(int.from_bytes(folder.parent.name.encode()[-4:]))
@@ -127,7 +130,7 @@ class PumpedJobs(LocalJobs):
     @property
     def stands(self) -> bool:  # type: ignore[override]
         """Sometimes later than its first jobs."""
-        return self.pumped.dice.random() < 0.7
+        return self.pumped.widens and self.pumped.dice.random() < 0.7
 
     @property
     def ended(self) -> str:  # type: ignore[override]

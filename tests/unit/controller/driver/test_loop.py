@@ -538,25 +538,31 @@ def test_a_node_is_usable_once_an_exchange_reaches_it_and_that_is_told_at_once(
     assert driver.record()["nodes"] == ["a#1", "b#1", "late#1"]
 
 
-def test_a_job_is_cancelled_where_a_node_is_gone_that_has_no_partitions_but_answers(
-    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turns(driver, lambda: bool(driver.engine.positions))
-    beat(driver, "a", "b")
+def cancelled_while(driver: LocalDriver, monkeypatch: pytest.MonkeyPatch, reached: str) -> bool:
+    """Whether a job over these nodes is cancelled by whoever publishes.  `a` to `c` have heartbeats; `c` has no executor."""
+    beat(driver, "a", "b", "c")
+    monkeypatch.setattr(driver.cluster, "registered", lambda host: host != "host-c")
+    usable = {f"{node}#1": f"host-{node}" for node in "abcd"}
+    monkeypatch.setattr(driver.cluster, "usable", lambda: usable)
     cancelled: list[bool] = []
 
     def job(_living: Any, stop: threading.Event) -> bool:
-        for reached in (("a#1", "b#1"), ("a#1", "b#1", "idle#1")):
-            driver.engine.connection.nodes = reached
-            driver.loop.publish()
-            cancelled.append(stop.is_set())
+        driver.engine.connection.nodes = tuple(f"{node}#1" for node in reached)
+        driver.loop.publish()
+        cancelled.append(stop.is_set())
         return True
 
     monkeypatch.setattr(Engine, "tick", lambda _self, *given: job(*given))
-    usable = {**driver.cluster.usable(), "idle#1": "idle"}
-    monkeypatch.setattr(driver.cluster, "usable", lambda: usable)
     driver.loop.turn()
-    assert cancelled == [False, True]
+    return cancelled[0]
+
+
+def test_a_job_is_cancelled_where_a_node_that_it_reaches_is_gone_by_its_heartbeat_or_by_spark(
+    driver: LocalDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not cancelled_while(driver, monkeypatch, "ab"), "nobody waits for the others"
+    assert cancelled_while(driver, monkeypatch, "abd"), "it has no heartbeat"
+    assert cancelled_while(driver, monkeypatch, "abc"), "Spark has no executor there"
 
 
 def test_a_node_works_once_a_partition_is_at_work_on_it_and_not_when_that_is_ordered(

@@ -26,6 +26,8 @@ class Spark:
 
     def __init__(self) -> None:
         self.hosts, self.stopped = ["here"], False
+        self.port = 40001
+        """Of executors: another one for those that have taken the place of others."""
 
     @property
     def _jsc(self) -> Spark:
@@ -34,7 +36,7 @@ class Spark:
     sc = getExecutorMemoryStatus = keys = lambda self: self
 
     def mkString(self, separator: str) -> str:
-        return separator.join(f"{host}:40001" for host in self.hosts)
+        return separator.join(f"{host}:{self.port}" for host in self.hosts)
 
     def isStopped(self) -> bool:
         if not self.hosts:
@@ -109,6 +111,29 @@ def test_a_node_whose_executor_is_gone_is_not_usable(scene: Scene) -> None:
     scene.spark.hosts.remove("host-n1")
     assert scene.nodes.usable() == {}
     assert not scene.nodes.registered("host-n1")
+
+
+def test_the_next_executor_of_a_node_is_made_ready_too(scene: Scene) -> None:
+    """It may have no partition host, and an exchange starts none.  It may have come between two looks."""
+    scene.nodes.usable()
+    scene.made_ready()
+    scene.spark.port += 1
+    assert scene.nodes.usable() == {}
+    assert scene.nodes.registered("host-n1")
+    scene.made_ready()
+    assert scene.nodes.usable() == {"n1#1": "host-n1"}
+    assert scene.warmed == ["host-n1"] * 2
+
+
+def test_a_node_to_which_no_exchange_begins_is_made_ready_once_more(scene: Scene) -> None:
+    scene.nodes.doubt({"n1#1"})
+    scene.nodes.usable()
+    scene.made_ready()
+    scene.nodes.doubt({"n1#1", "n7#1"})
+    assert scene.nodes.usable() == {}
+    scene.made_ready()
+    assert scene.nodes.usable() == {"n1#1": "host-n1"}
+    assert scene.warmed == ["host-n1"] * 2
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tests.support import coin
 from tests.support.coin import EVERY, TOLD_TO_TWO
 from tests.support.engine_worlds import goes_back, placed, still_shown, to_its_end
 from tests.support.losses import lose_nodes_at_any_moment, tick_losing
+from tests.support.pumped_engine import PumpedNodes
 from tests.support.seeds import seeds
 from tools.testbed.local_engine import World, past, tick
 
@@ -273,6 +274,7 @@ def test_without_the_wait_readers_are_told_two_stories(
 ) -> None:
     """What all other tests here rest on can be seen."""
     monkeypatch.setattr(node_standbys, "let_wait", lambda *_: None)
+    monkeypatch.setattr(PumpedNodes, "widens", False)
     world = world_of(tmp_path, TOLD_TO_TWO.replace(f"every: {EVERY}", "every: 1000"))
     world.run(lambda e: past(25)(e) and is_ready(e))
     world.run(lambda e: e.positions["left.0"] > e.standbys.there["told.0"].position and is_ready(e))

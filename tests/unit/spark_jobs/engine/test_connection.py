@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reprise.spark_jobs.engine.jobs import AGAIN_S, Connection
+from reprise.spark_jobs.engine.jobs import AGAIN_S, CALM_S, CONNECT_S, ONE_BY_ONE, REPORTED, Connection
 from reprise.spark_jobs.exchange.settings import MOST_NODES
 from reprise.spark_jobs.node.command import Order, Report
 
@@ -45,13 +45,15 @@ class Scene:
     problems: list[str] = field(default_factory=list)
     now: float = 0.0
     chained: str = ""
+    """Why no exchange over more than one node can begin."""
 
     def __post_init__(self) -> None:
         self.connection = Connection(self.problems, lambda: self.now)
 
     def connect(self, hosts: Sequence[str]) -> Made:
-        self.made.append(Made(0 if self.chained else len(self.made) + 1, tuple(hosts), self.chained))
-        self.made[-1].stands = bool(self.chained)
+        chained = self.chained if len(hosts) > 1 else ""
+        self.made.append(Made(0 if chained else len(self.made) + 1, tuple(hosts), chained))
+        self.made[-1].stands = bool(chained)
         return self.made[-1]
 
     def job(self, needed: Collection[str], living: Collection[str]) -> bool:
@@ -128,6 +130,7 @@ def test_after_a_failure_all_that_was_reached_is_connected_at_once(scene: Scene)
     scene.job("abc", "abc")
     scene.made[0].stands = True
     scene.job("a", "abcd")
+    scene.now += CALM_S
     scene.connection.end()
     assert all(one.closed for one in scene.made)
     assert scene.connection.reaches("abcd") == set("abc")
@@ -135,26 +138,108 @@ def test_after_a_failure_all_that_was_reached_is_connected_at_once(scene: Scene)
     assert scene.links[2:] == [(3, "ABC")]
 
 
+def test_after_an_exchange_that_fails_soon_only_what_is_needed_is_connected(scene: Scene) -> None:
+    """A node without partitions is there that some of the others do not reach."""
+    scene.job("ab", "abx")
+    scene.made[0].stands = True
+    scene.job("ab", "abx")
+    scene.made[1].stands = True
+    scene.job("ab", "abx")
+    scene.now += CALM_S / 2
+    scene.connection.end()
+    scene.job("ab", "abx")
+    assert scene.links[2:] == [(3, "AB")]
+    assert scene.connection.reaches("abx") == set("ab")
+    scene.made[2].stands = True
+    scene.job("ab", "abx")
+    assert len(scene.made) == 3, "the next one waits"
+    scene.now += AGAIN_S[0]
+    scene.job("ab", "abx")
+    assert scene.links[3:] == [(4, "ABX")]
+
+
+def fails(scene: Scene, living: str) -> str:
+    """The next exchange begins over these hosts, and fails."""
+    count = len(scene.made)
+    scene.job("a", living)
+    assert len(scene.made) == count + 1
+    scene.made[-1].ended = "no room"
+    scene.job("a", living)
+    assert scene.made[-1].closed and scene.used() == (1, "a")
+    return "".join(scene.made[-1].hosts)
+
+
 def test_a_next_exchange_that_fails_is_tried_again_later_and_reported_in_the_end(scene: Scene) -> None:
     scene.job("a", "a")
     scene.made[0].stands = True
-    for wait_s in AGAIN_S:
-        assert not scene.problems
-        scene.job("a", "ab")
-        scene.made[-1].ended = "no room"
-        scene.job("a", "ab")
-        assert scene.made[-1].closed
+    for number, wait_s in enumerate((*AGAIN_S, AGAIN_S[-1]), 1):
+        assert fails(scene, "ab") == "AB"
+        assert scene.connection.doubted == {"b"}
+        assert bool(scene.problems) == (number >= REPORTED)
+        scene.problems.clear()
         count = len(scene.made)
         scene.now += wait_s - 0.01
         scene.job("a", "ab")
         assert len(scene.made) == count, "it waits"
+        scene.job("a", "a")
         scene.now += 0.02
-    assert scene.problems == ["nodes wait, as no exchange over 2 nodes begins: no room"]
-    assert scene.used() == (1, "a")
     scene.job("a", "ab")
     scene.made[-1].stands = True
     assert scene.job("a", "ab")
     assert scene.used()[1] == "ab"
+
+
+def test_a_node_that_cannot_be_reached_keeps_no_other_away(scene: Scene) -> None:
+    scene.job("a", "a")
+    scene.made[0].stands = True
+    for number in range(ONE_BY_ONE):
+        assert fails(scene, "axyz") == "AXYZ"
+        scene.now += AGAIN_S[number]
+    reached = set("a")
+    for _ in range(6):
+        scene.job("a", "axyz")
+        if "X" in scene.made[-1].hosts:
+            scene.made[-1].ended = "no route"
+        else:
+            scene.made[-1].stands = True
+        scene.job("a", "axyz")
+        reached.update(scene.connection.nodes)
+        scene.now += AGAIN_S[-1]
+    assert reached == set("ayz")
+    assert scene.problems[-1] == "x: no exchange to it begins, so it is not used: no route"
+
+
+def test_a_new_node_is_not_kept_waiting_by_attempts_without_it(scene: Scene) -> None:
+    scene.job("a", "a")
+    scene.made[0].stands = True
+    for wait_s in AGAIN_S[:3]:
+        fails(scene, "ax")
+        scene.now += wait_s
+    scene.now -= 1.0
+    assert fails(scene, "axy") == "AXY"
+
+
+def test_a_next_exchange_whose_node_is_lost_is_no_failure(scene: Scene) -> None:
+    scene.job("a", "a")
+    scene.made[0].stands = True
+    scene.job("a", "abc")
+    scene.made[1].ended = "an executor was lost"
+    scene.job("a", "ab")
+    assert scene.made[1].closed
+    assert scene.links[2:] == [(3, "AB")]
+    assert not scene.connection.doubted
+
+
+def test_a_next_exchange_that_does_not_stand_in_time_has_failed(scene: Scene) -> None:
+    scene.job("a", "a")
+    scene.made[0].stands = True
+    scene.job("a", "ab")
+    scene.now += CONNECT_S - 1.0
+    scene.job("a", "ab")
+    assert not scene.made[1].closed
+    scene.now += 2.0
+    scene.job("a", "ab")
+    assert scene.made[1].closed and scene.connection.doubted == {"b"}
 
 
 def test_a_chain_is_over_what_is_needed_alone(scene: Scene) -> None:
@@ -164,17 +249,21 @@ def test_a_chain_is_over_what_is_needed_alone(scene: Scene) -> None:
     assert scene.connection.reaches("abc") == set("abc")
     scene.job("ab", "abcd")
     assert scene.links == [(0, "AB")]
-    scene.job("a", "abcd")
-    assert scene.links == [(0, "AB"), (0, "A")]
+    scene.job("bc", "abcd")
+    assert scene.links == [(0, "AB"), (0, "BC")]
     assert scene.made[0].closed
 
 
-def test_where_no_exchange_to_more_nodes_can_begin_jobs_carry_the_messages(scene: Scene) -> None:
+def test_where_no_exchange_to_more_nodes_can_begin_jobs_carry_the_messages_in_the_end(scene: Scene) -> None:
     scene.job("a", "a")
     scene.made[0].stands = True
     scene.chained = "the probe failed"
+    for wait_s in AGAIN_S[:ONE_BY_ONE]:
+        assert not scene.job("a", "ab")
+        assert scene.used() == (1, "a"), "the one that is used goes on"
+        scene.now += wait_s
+    scene.connect = lambda hosts: Made(0, tuple(hosts), scene.chained, stands=True)  # type: ignore[method-assign]
     assert scene.job("a", "ab")
-    assert scene.links == [(1, "A"), (0, "AB"), (0, "A")]
     assert scene.used() == (0, "a")
     assert scene.connection.reaches("ab") == set("ab")
 
@@ -183,10 +272,8 @@ def test_no_more_nodes_are_waited_for_than_an_exchange_may_have(scene: Scene) ->
     many = [chr(ord("a") + number) for number in range(MOST_NODES + 1)]
     scene.job("a", many[:2])
     scene.made[0].stands = True
-    scene.job("a", many)
-    assert len(scene.made) == 1
     assert scene.connection.reaches(many) == set(many)
-    scene.job("a", many[:-1])
+    scene.job("a", many)
     assert len(scene.made[1].hosts) == MOST_NODES
 
 

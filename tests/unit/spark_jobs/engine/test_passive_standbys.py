@@ -24,6 +24,7 @@ from reprise.spark_jobs.node.wire import Message, decode_table, encode_table
 from reprise.spark_jobs.operators import RunningAggregate
 from reprise.spark_jobs.sinks import FileSink
 from tests.support.hashtags import WITH_STANDBYS
+from tests.support.pumped_engine import PumpedNodes
 from tests.unit.spark_jobs.engine import test_standbys as active
 from tests.unit.spark_jobs.engine.test_standbys import (
     AT,
@@ -217,6 +218,7 @@ def test_where_buffers_are_full_a_standby_is_not_ready_until_it_is_sent_more(
     world = world_of(tmp_path, {"count.0": "d"}, text)
     world.run(ready_at(12))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PumpedNodes, "widens", False)  # hosts that change over send it again
         through(patch, lambda *_: None)
         world.run(lambda e: past(45)(e) and not e.progress.standbys)
     world.run(all_ready)
@@ -317,6 +319,7 @@ def test_everything_is_sent_once_and_then_what_has_changed(tmp_path: Path) -> No
         return encode(delta)
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PumpedNodes, "widens", False)  # hosts that change over send everything again
         patch.setattr(Delta, "encode", encoded)
         world.run(ready_at(20))
     assert len(bases) > 3

@@ -15,7 +15,7 @@ from reprise.spark_jobs.errors import DataPlaneError, WireError
 from reprise.spark_jobs.node import pump as pump_module
 from reprise.spark_jobs.node.command import Command, Shadow
 from reprise.spark_jobs.node.frames import Confirmation, FrameKind, Stamp, decode_frame, encode_frame
-from reprise.spark_jobs.node.pump import CONFIRM_PART, CONFIRM_S, PING_S, SILENT_S, Pump, Turn
+from reprise.spark_jobs.node.pump import CONFIRM_PART, CONFIRM_S, FIRST_S, PING_S, SILENT_S, Pump, Turn
 from reprise.spark_jobs.node.sending import Sent
 from reprise.spark_jobs.node.wire import Message, pack
 from reprise.spark_jobs.platform import PLATFORM
@@ -285,15 +285,23 @@ def test_a_frame_without_room_is_sent_later_and_once(ends: Ends) -> None:
     assert ends.kinds() == [FrameKind.MESSAGES]
 
 
-def test_who_neither_confirms_nor_answers_makes_the_next_job_fail(ends: Ends) -> None:
+@pytest.mark.parametrize(("met", "limit_s"), [(True, SILENT_S), (False, FIRST_S)])
+def test_who_neither_confirms_nor_answers_makes_the_next_job_fail(
+    ends: Ends, met: bool, limit_s: float
+) -> None:
+    """One from which nothing has come may have no orders yet: it answers later."""
+    if met:
+        ends.pump.heard(9, encode_frame(FrameKind.PONG, THERE, b""))
     ends.waiting[1] = [message(1)]
     for _ in range(2):
         ends.pump.round()
     ends.now += PING_S + 0.1
     ends.pump.round()
     assert ends.kinds() == [FrameKind.MESSAGES, FrameKind.PING]
+    ends.now += limit_s - 0.1
+    ends.pump.round()
     ends.pump.checked()
-    ends.now += SILENT_S + 0.1
+    ends.now += 0.2
     ends.pump.round()
     with pytest.raises(DataPlaneError, match="slot 1 has not answered"):
         ends.pump.checked()
@@ -310,7 +318,7 @@ def test_a_ping_that_finds_no_room_starts_the_clock_too(ends: Ends) -> None:
     ends.now += PING_S + 0.1
     ends.pump.round()
     ends.pump.checked()
-    ends.now += SILENT_S + 0.1
+    ends.now += FIRST_S + 0.1
     ends.pump.round()
     with pytest.raises(DataPlaneError, match="slot 1 has not answered"):
         ends.pump.checked()
@@ -372,6 +380,16 @@ def test_a_ping_is_answered_by_whoever_reads_it(ends: Ends) -> None:
     assert [(slot, decode_frame(f)[0]) for slot, f in ends.sent] == [(1, FrameKind.PONG)]
     ends.pump.heard(8, encode_frame(FrameKind.PING, THERE, b""))
     assert len(ends.sent) == 1, "of another exchange"
+
+
+def test_a_ping_that_waited_for_the_exchange_is_answered_by_the_slot_that_the_host_has_there(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ping = encode_frame(FrameKind.PING, THERE._replace(job=6), b"")
+    monkeypatch.setattr(ends, "attach", lambda number, _key: ends.pump.heard(number, ping))
+    ends.begin(replace(COMMAND, job=6, link=10, slot=4))
+    ((slot, answer),) = ends.sent
+    assert (slot, decode_frame(answer)[:2]) == (1, (FrameKind.PONG, Stamp(2, 3, 6, 4)))
 
 
 def test_what_cannot_be_read_makes_the_next_job_fail(ends: Ends) -> None:
