@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from reprise.controller.local.cluster import EmbeddedCluster
@@ -87,6 +88,43 @@ def test_a_damaged_checkpoint_is_found_and_the_one_before_serves(
     told = [line["detail"] for line in result.incident["timeline"] if line["what"] == "checkpoint-damaged"]
     assert told
     assert "cannot be used: everything begins again at" in told[0]
+
+
+def executor_on(cluster: EmbeddedCluster, node: str) -> psutil.Process:
+    """The JVM of a node."""
+    home = cluster.scratch / "nodes" / node
+    [found] = [
+        process
+        for process in psutil.process_iter(["cmdline", "cwd"])
+        if "--executor-id" in (process.info["cmdline"] or ())
+        and Path(process.info["cwd"] or "/").is_relative_to(home)
+    ]
+    return found
+
+
+def test_a_node_whose_executor_dies_alone_is_used_again(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """Its agent starts another one, to which no task has gone yet: an exchange begins where a partition host is."""
+    resource, out = scenario.without_end(minimal(), tmp_path), tmp_path / "out"
+    seen: list[str] = []
+
+    def kill(state: RunState, _: object) -> None:
+        progress = state.observation.progress
+        if progress is None or not state.observation.checkpoints or not progress.nodes:
+            return
+        if not seen:
+            seen.append(min(progress.nodes))
+            executor_on(cluster, seen[0].partition("#")[0]).kill()
+        elif len(seen) == 1 and seen[0] not in progress.nodes:
+            seen.append("gone")
+        elif len(seen) == 2 and seen[0] in progress.nodes:
+            seen.append("back")
+
+    def back(state: RunState, _: object) -> bool:
+        return len(seen) == 3 and state.observation.incident is None
+
+    result = scenario.run(resource, cluster, out, [], watch=kill, until=back)
+    scenario.assert_exactly_once(result, scenario.write_expected(resource, tmp_path / "expected"))
+    assert seen[1:] == ["gone", "back"]
 
 
 @pytest.fixture
