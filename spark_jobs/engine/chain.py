@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -145,8 +146,7 @@ class Chain:
             thread.join(0.02)
             waited += 0.02
             if thread.is_alive() and (cancelled.is_set() or waited > patience_s):
-                self._context.cancelJobGroup(GROUP)
-                thread.join(CANCEL_S)
+                self._cancel(thread)
                 reason = "a node was lost" if cancelled.is_set() else f"no end within {patience_s:.0f} s"
                 raise ChainError(f"cancelled: {reason}")
         if result and isinstance(result[0], BaseException):
@@ -154,6 +154,13 @@ class Chain:
             kind = HostBusyError if HostBusyError.__name__ in line else ChainError
             raise kind(*slot_of(line)) from result[0]
         return [Report.decode(data) for _, data in sorted(result)]
+
+    def _cancel(self, thread: threading.Thread) -> None:
+        """Cancel the job, again and again, as it may not have been submitted yet."""
+        ends = time.monotonic() + CANCEL_S
+        while thread.is_alive() and time.monotonic() < ends:
+            self._context.cancelJobGroup(GROUP)
+            thread.join(0.1)
 
     def close(self) -> None:
         """It holds nothing."""
