@@ -521,7 +521,7 @@ public final class Relays {
         }
         return new Tuple2(Integer.valueOf(target), frame);
       } catch (EOFException error) {
-        throw new IllegalStateException("the partition host of slot " + slot + " has ended");
+        throw new IllegalStateException("the partition host of slot " + slot + " has closed the connection");
       } catch (IOException error) {
         throw new IllegalStateException("the partition host of slot " + slot + " has gone away: " + error);
       }

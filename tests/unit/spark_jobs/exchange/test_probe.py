@@ -54,8 +54,8 @@ ABORTED = (
     ("text", "line"),
     [
         (
-            f"{ABORTED}java.lang.IllegalStateException: the partition host of slot 1 has ended\n\tat reprise.Relays",
-            "the partition host of slot 1 has ended",
+            f"{ABORTED}java.lang.IllegalStateException: the partition host of slot 1 has closed the connection\n\tat reprise.Relays",
+            "the partition host of slot 1 has closed the connection",
         ),
         (
             f"{ABORTED}ExecutorLostFailure (executor 0 exited) Reason: Command exited with code 137\nDriver stacktrace:",
