@@ -24,7 +24,7 @@ REPORTED = 4
 CONNECT_S = 60.0
 """An exchange whose relays are not all connected by then has failed."""
 CALM_S = 30.0
-"""An exchange that fails within that time was not able to reach all of its nodes."""
+"""An exchange that fails within that time after its first use perhaps cannot reach all of its nodes."""
 
 
 class Jobs(Protocol):
@@ -83,8 +83,8 @@ class Connection:
 
     An exchange takes a second or more to begin, and nothing travels meanwhile.  So where nodes have come, one over all that
     live begins beside the one that is used, and hosts change over when it stands.  Where a node of the one that is used is
-    gone, or a job has failed, nothing travels anyway, and the next one is used at once.  A node that was never reached
-    has no part in that, nor has one without partitions where an exchange with it has just failed.
+    gone, or a job has failed, nothing travels anyway, and the next one is used at once.  It leaves out nodes that were never
+    reached.  Where the last one failed soon after its first use, it leaves out all nodes without partitions.
     """
 
     def __init__(self, problems: list[str], clock: Callable[[], float]) -> None:
@@ -93,7 +93,7 @@ class Connection:
         self._used: _Way | None = None
         self._used_since = -CALM_S
         self._hasty = False
-        """The one that was used last has failed soon."""
+        """The last one failed soon after its first use."""
         self._next: _Way | None = None
         self._next_until = 0.0
         self._left: list[Jobs] = []
@@ -175,7 +175,7 @@ class Connection:
             self._fails(self._next, f"not all nodes are connected within {CONNECT_S:.0f} s")
 
     def _fails(self, way: _Way, reason: str) -> None:
-        """One with nodes that were not reached before it has failed."""
+        """An exchange to more nodes has failed."""
         self._failed += 1
         self._next_at = self._clock() + AGAIN_S[min(self._failed, len(AGAIN_S)) - 1]
         used = () if self._used is None else self._used.nodes
@@ -208,7 +208,7 @@ class Connection:
         """Leave all hosts, as a job has failed."""
         now = self._clock()
         self._hasty = self._used is not None and now - self._used_since < CALM_S
-        if self._hasty:  # perhaps because of a node that it has and the one before had not
+        if self._hasty:  # perhaps because of the nodes that it has more than the one before
             self._failed += 1
             self._next_at = now + AGAIN_S[min(self._failed, len(AGAIN_S)) - 1]
         self._leave_used()

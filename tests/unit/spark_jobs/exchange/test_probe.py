@@ -54,7 +54,8 @@ ABORTED = (
     ("text", "line"),
     [
         (
-            f"{ABORTED}java.lang.IllegalStateException: the partition host of slot 1 has closed the connection\n\tat reprise.Relays",
+            f"{ABORTED}java.lang.IllegalStateException: the partition host of slot 1 has closed the connection"
+            "\n\tat reprise.Relays",
             "the partition host of slot 1 has closed the connection",
         ),
         (
