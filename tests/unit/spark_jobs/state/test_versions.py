@@ -97,7 +97,7 @@ def test_a_node_of_another_version_is_told_to_people_and_not_used(
     there = SparkNodes(None, "driver", SimpleNamespace(changed=SimpleNamespace(set=lambda: None)))  # type: ignore[arg-type]
     told: list[str] = []
     there.say = told.append
-    there._warm_up("n1#1", HERE)
+    there._warm_up("n1#1", HERE, f"{HERE}:40001")
     assert [OTHER in text for text in told] == ([True] if said else [])
     assert not there._warm
 
