@@ -184,15 +184,19 @@ class Loop:
             return
         living = self.cluster.usable()
         self._see(living)
+        reached = engine.connection.nodes
         job = self._job = _Job(frozenset(living), began=self._clock())
         try:
             ran = engine.tick(living, job.cancelled)
         finally:
             self._job = _Job()
             self._say_all()
-        if not job.cancelled.is_set() and self._see(living):  # plans wait for them
+        if engine.connection.nodes != reached and self._see(self.cluster.usable()):  # plans wait for them
             self.publish()
-        self.cluster.doubt(engine.connection.doubted)
+        doubted = engine.connection.doubted.difference(
+            engine.connection.nodes, engine.desired.assignment.values()
+        )
+        self.cluster.doubt(doubted)
         engine.connection.doubted.clear()
         self._note_work()
         self._announce_checkpoint()

@@ -79,14 +79,21 @@ class SparkNodes:
         try:
             began, met = warm(self._context, host)
             self.starts.saw_all(key, {StartPhase.TASK: began, StartPhase.HOST: met})
-            self._warm[key] = executor
+            with self._looking:
+                if self._warming.get(key) == executor:  # else another one has taken its place meanwhile
+                    self._warm[key] = executor
             log.info("event=node-ready node=%s host=%s", key, host)
             self.tell()
         except ChainError as error:
             log.warning("event=node-not-ready node=%s reason=%r", key, str(error))
-            self._warming.pop(key, None)
+            self._not_warm(key, executor)
         except VersionError as error:
             self.say(str(error))
             threading.Event().wait(ANOTHER_VERSION_S)
-            self._warming.pop(key, None)
+            self._not_warm(key, executor)
         self._channel.changed.set()
+
+    def _not_warm(self, key: str, executor: str) -> None:
+        with self._looking:
+            if self._warming.get(key) == executor:
+                del self._warming[key]

@@ -95,8 +95,10 @@ class Exchanges:
         return self._made[number]
 
     def stands(self, exchange: Exchange) -> bool:
-        """Whether all hosts have met their relays."""
-        return all(exchange.has_relays(h) and h in self.ends and self.ends[h].moves for h in exchange.hosts)
+        """Whether all hosts have met their relays, and a greeting of each has come to each other one."""
+        hosts = exchange.hosts
+        met = all(exchange.has_relays(h) and h in self.ends and self.ends[h].moves for h in hosts)
+        return met and not any(exchange.cut(one, other) for one in hosts for other in hosts if one != other)
 
     def of(self, number: int) -> Exchange:
         """The exchange of a number."""

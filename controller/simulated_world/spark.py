@@ -206,7 +206,7 @@ class WorldJobs:
 
     @property
     def stands(self) -> bool:
-        """Whether all hosts have met their relays."""
+        """See `Exchanges.stands`."""
         exchanges = self._application.exchanges
         return self._exchange is None or (exchanges is not None and exchanges.stands(self._exchange))
 

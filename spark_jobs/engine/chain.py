@@ -203,8 +203,8 @@ def _first_line(error: BaseException) -> str:
 
 
 def executors(context: SparkContext, driver: str) -> dict[str, str]:
-    """Host of each registered executor -> what no other one has, its address and port; `driver` is the driver's own host,
-    which is left out."""
+    """Host of each registered executor -> its address and port, which differ for the next executor of the same node;
+    `driver` is the driver's own host, which is left out."""
     java: Any = context._jsc
     known = str(java.sc().getExecutorMemoryStatus().keys().mkString(","))
     found = {entry.rsplit(":", 1)[0]: entry for entry in known.split(",") if entry}

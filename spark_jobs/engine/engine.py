@@ -375,13 +375,13 @@ class Engine:
     def _after_failure(self, error: DataPlaneError, slots: Sequence[str], cancelled: bool) -> None:
         self.failures += 1
         self.figures.failed_jobs += 1
-        self.connection.end()
+        slot = error.slot if isinstance(error, JobError) else None
+        self.connection.end(slot)
         self._dispatch.forget()
         self._send_again()
         log.warning("event=job-failed job=%d failures=%d reason=%r", self.jobs, self.failures, str(error))
         if cancelled:  # a node is being lost; the next job goes without it
             return
-        slot = error.slot if isinstance(error, JobError) else None
         where = "" if slot is None else f"node {slots[slot].rpartition('#')[0] or slots[slot]}: "
         if isinstance(error, HostBusyError):  # it stays so for as long as user code does not return
             self.problems.append(f"{where}{error}")

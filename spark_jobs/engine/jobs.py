@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from reprise.spark_jobs.errors import JobError
 from reprise.spark_jobs.exchange.settings import MOST_NODES
 from reprise.spark_jobs.node.command import Order, Report
 
@@ -16,15 +17,15 @@ log = logging.getLogger("reprise.engine")
 STAGES = 3
 """Supersteps of a job whose messages travel with its stages."""
 AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Between an exchange to more nodes that has failed and the next attempt, by how many have failed in a row."""
-ONE_BY_ONE = 2
-"""After so many attempts each has only one of the nodes that wait: one that cannot be reached keeps no other away."""
+"""Between a failure for which a node is blamed and the next attempt with it, by how many there were."""
+FORGET_S = 600.0
+"""After so long without another one they are forgotten."""
+ALONE = 2
+"""A node that was blamed so often is tried alone, so that it keeps no other away."""
 REPORTED = 4
-"""After so many a person is told."""
+"""From so many on a person is told."""
 CONNECT_S = 60.0
 """An exchange whose relays are not all connected by then has failed."""
-CALM_S = 30.0
-"""An exchange that fails within that time after its first use perhaps cannot reach all of its nodes."""
 
 
 class Jobs(Protocol):
@@ -44,7 +45,7 @@ class Jobs(Protocol):
 
     @property
     def stands(self) -> bool:
-        """Whether all nodes can be reached, so that hosts can change over at once."""
+        """Whether all nodes reach each other and the driver, so that hosts can change over at once."""
 
     @property
     def ended(self) -> str:
@@ -78,34 +79,39 @@ class _Way:
         return set(needed) <= set(self.nodes) <= living.keys()
 
 
+@dataclass(frozen=True, slots=True)
+class _Blame:
+    """How many failures a node is blamed for, when the last one was, and when there may be another attempt with it."""
+
+    count: int
+    at: float
+    until: float
+
+
 class Connection:
     """Leads to the hosts at which jobs are run.
 
     An exchange takes a second or more to begin, and nothing travels meanwhile.  So where nodes have come, one over all that
     live begins beside the one that is used, and hosts change over when it stands.  Where a node of the one that is used is
     gone, or a job has failed, nothing travels anyway, and the next one is used at once.  It leaves out nodes that were never
-    reached.  Where the last one failed soon after its first use, it leaves out all nodes without partitions.
+    reached, and where no loss explains the failure also those without partitions, which are blamed.
     """
 
     def __init__(self, problems: list[str], clock: Callable[[], float]) -> None:
         """`problems`: takes what keeps nodes away.  `clock`: seconds that only grow."""
         self._problems, self._clock = problems, clock
         self._used: _Way | None = None
-        self._used_since = -CALM_S
-        self._hasty = False
-        """The last one failed soon after its first use."""
         self._next: _Way | None = None
         self._next_until = 0.0
+        self._failed: tuple[str, ...] = ()
+        """Nodes of the one that was used last, of which any may be to blame for its failure."""
         self._left: list[Jobs] = []
         """Those that were used before, which go on until the hosts have changed over."""
-        self._wanted: set[str] = set()
-        """Nodes over which an exchange was to begin."""
-        self._failed, self._next_at = 0, 0.0
-        """How many attempts with these have failed, and when the next may begin."""
+        self._blamed: dict[str, _Blame] = {}
         self.doubted: set[str] = set()
-        """Nodes that have kept an exchange from beginning, until somebody looks after them."""
+        """Nodes that were blamed, until somebody looks after them."""
         self.nodes: tuple[str, ...] = ()
-        """Nodes that were reached last, in the order of their slots."""
+        """Nodes of the last connection, in the order of their slots."""
         self.link = 0
         """Number of the exchange that was used last."""
         self.link_key = ""
@@ -127,68 +133,76 @@ class Connection:
         used, ahead = self._used, self._next
         lasts = used is not None and used.carries(needed, living)
         if ahead is not None and ahead.carries(needed, living) and (ahead.jobs.stands or not lasts):
-            self._next, self._next_at = None, 0.0
+            self._next = None
             used = self._use(ahead)
         elif used is None or not lasts:
             self._drop_next()
             used = self._use(self._at_once(needed, living, connect))
         elif fresh := self._fresh(used, living):
-            self._next, self._next_until = (
-                _way([*used.nodes, *fresh], living, connect),
-                self._clock() + CONNECT_S,
-            )
-            if not self._next.jobs.link:
-                self._fails(self._next, self._next.jobs.why_chained)
-                if self._failed > ONE_BY_ONE:  # jobs carry the messages of all nodes
+            self._next = _way([*used.nodes, *fresh], living, connect)
+            self._next_until = self._clock() + CONNECT_S
+            if why := self._next.jobs.why_chained:
+                self._next = None
+                self._blame(fresh, why)
+                if (
+                    min(self._blamed[node].count for node in fresh) >= REPORTED
+                ):  # jobs carry the messages of all
                     used = self._use(_way(needed, living, connect))
+        self._failed = ()
         before, self.link = self.link, used.jobs.link
         self.link_key, self.why_chained = used.jobs.link_key, used.jobs.why_chained
         self.nodes = used.nodes
         return self.link != before
 
     def _at_once(self, needed: Collection[str], living: Mapping[str, str], connect: Connect) -> _Way:
-        known = [node for node in self.nodes if node in living] if self.link and not self._hasty else []
-        found = _way(_by_host([*known, *needed], living), living, connect)
+        known = [node for node in self.nodes if node in living and node not in needed] if self.link else []
+        if suspects := set(self._failed).intersection(known) if living.keys() >= set(self._failed) else set():
+            self._blame(sorted(suspects), "an exchange with it has failed, and no node was lost")
+            known = [node for node in known if node not in suspects]
+        nodes = _by_host([*known, *sorted(needed)], living)
+        if lost := set(needed).difference(nodes):
+            raise JobError(f"another node has the address of {', '.join(sorted(lost))}")
+        found = _way(nodes, living, connect)
         return found if found.jobs.link or not known else _way(needed, living, connect)
 
     def _fresh(self, used: _Way, living: Mapping[str, str]) -> Sequence[str]:
         """Nodes to which an exchange is to begin now.  One begins at a time: those that come meanwhile are in the next."""
         if not used.jobs.link or self._next is not None or not used.jobs.stands:
             return ()
-        wide = _by_host([*sorted(living), *used.nodes], living)
-        if not self._wanted.issuperset(wide):
-            self._wanted, self._failed, self._next_at = set(wide), 0, 0.0
-        if self._clock() < self._next_at:
-            return ()
-        fresh = [node for node in wide if node not in used.nodes][: MOST_NODES - len(used.nodes)]
-        return [fresh[self._failed % len(fresh)]] if fresh and self._failed >= ONE_BY_ONE else fresh
+        now, blamed = self._clock(), self._blamed
+        waiting = [
+            node for node in _by_host([*sorted(living), *used.nodes], living) if node not in used.nodes
+        ]
+        ready = [node for node in waiting if node not in blamed or blamed[node].until <= now]
+        several = [node for node in ready if node not in blamed or blamed[node].count < ALONE]
+        return (several or sorted(ready, key=lambda node: blamed[node].until)[:1])[
+            : MOST_NODES - len(used.nodes)
+        ]
 
     def _look_at_next(self, living: Mapping[str, str]) -> None:
         """Drop the next exchange where it has ended, or will."""
         if self._next is None:
             return
-        if not living.keys() >= set(self._next.nodes):
+        reason = self._next.jobs.ended
+        if not reason and not self._next.jobs.stands and self._clock() > self._next_until:
+            reason = f"not all nodes are connected within {CONNECT_S:.0f} s"
+        whole = living.keys() >= set(self._next.nodes)
+        if whole and reason:
+            self._blame([node for node in self._next.nodes if node not in self.nodes], reason)
+        if reason or not whole:
             self._drop_next()
-        elif reason := self._next.jobs.ended:
-            self._fails(self._next, reason)
-        elif not self._next.jobs.stands and self._clock() > self._next_until:
-            self._fails(self._next, f"not all nodes are connected within {CONNECT_S:.0f} s")
 
-    def _fails(self, way: _Way, reason: str) -> None:
-        """An exchange to more nodes has failed."""
-        self._failed += 1
-        self._next_at = self._clock() + AGAIN_S[min(self._failed, len(AGAIN_S)) - 1]
-        used = () if self._used is None else self._used.nodes
-        fresh = [node for node in way.nodes if node not in used]
-        self.doubted.update(fresh)
-        log.warning(
-            "event=next-exchange-failed number=%d failures=%d reason=%r", way.jobs.link, self._failed, reason
-        )
-        if self._failed >= REPORTED:
-            self._problems.append(
-                f"{', '.join(fresh)}: no exchange to it begins, so it is not used: {reason}"
-            )
-        self._drop_next()
+    def _blame(self, nodes: Sequence[str], reason: str) -> None:
+        """An exchange with these has failed, or with one of them."""
+        now = self._clock()
+        self._blamed = {node: one for node, one in self._blamed.items() if now - one.at < FORGET_S}
+        for node in nodes:
+            count = self._blamed[node].count + 1 if node in self._blamed else 1
+            self._blamed[node] = _Blame(count, now, now + AGAIN_S[min(count, len(AGAIN_S)) - 1])
+            if count >= REPORTED:
+                self._problems.append(f"node {node} is not used, as no exchange with it lasts: {reason}")
+        self.doubted.update(nodes)
+        log.warning("event=nodes-blamed nodes=%s reason=%r", ",".join(nodes), reason)
 
     def _drop_next(self) -> None:
         if self._next is not None:
@@ -204,20 +218,17 @@ class Connection:
         self._close_left()
         return reports
 
-    def end(self) -> None:
-        """Leave all hosts, as a job has failed."""
-        now = self._clock()
-        self._hasty = self._used is not None and now - self._used_since < CALM_S
-        if self._hasty:  # perhaps because of the nodes that it has more than the one before
-            self._failed += 1
-            self._next_at = now + AGAIN_S[min(self._failed, len(AGAIN_S)) - 1]
+    def end(self, slot: int | None = None) -> None:
+        """Leave all hosts, as a job has failed.  `slot`: the one that is known to be the cause."""
+        if self._used is not None:
+            self._failed = self.nodes if slot is None else self.nodes[slot : slot + 1]
         self._leave_used()
         self._drop_next()
         self._close_left()
 
     def _use(self, way: _Way) -> _Way:
         self._leave_used()
-        self._used, self._used_since = way, self._clock()
+        self._used = way
         return way
 
     def _leave_used(self) -> None:

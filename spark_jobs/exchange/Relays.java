@@ -280,12 +280,14 @@ public final class Relays {
   public static final class Desk extends End {
     private final RpcEndpointRef[] inlets;
     private final Object[] connected;
+    private final Object[] met;
     private final byte[][] answers;
     private long round;
 
     Desk(int number, int slots) {
       this.inlets = new RpcEndpointRef[slots];
       this.connected = new Object[slots];
+      this.met = new Object[slots];
       this.answers = new byte[slots][];
       open(name(number));
     }
@@ -302,6 +304,11 @@ public final class Relays {
         notifyAll();
         return;
       }
+      if (told[1] instanceof Boolean) {
+        met[slot] = told[1];
+        notifyAll();
+        return;
+      }
       long answered = ByteBuffer.wrap((byte[]) told[1]).getLong();
       if (answered == 0) {
         connected[slot] = Boolean.TRUE;
@@ -312,9 +319,9 @@ public final class Relays {
       }
     }
 
-    /** Whether all hosts can be asked, and can answer, after twice so many milliseconds at most. */
+    /** Whether all hosts can be asked, can answer and reach each other. Waits for so many milliseconds at most, each time. */
     public boolean ready(long patience) throws InterruptedException {
-      return complete(connected, patience) && complete(inlets, patience);
+      return complete(connected, patience) && complete(met, patience) && complete(inlets, patience);
     }
 
     /** Whether all inlets have told where they are, after so many milliseconds at most. */
@@ -373,12 +380,16 @@ public final class Relays {
   /** An inlet's end: it hands orders to the host. */
   static final class Post extends End {
     private final ToHost host;
+    private final int slot;
+    private final RpcEndpointRef desk;
 
     Post(int number, int slot, ToHost host) {
       this.host = host;
+      this.slot = slot;
+      this.desk = desk(number);
       open(Desk.name(number) + "-" + slot);
       try {
-        desk(number).send(new Object[] {Integer.valueOf(slot), self});
+        desk.send(new Object[] {Integer.valueOf(slot), self});
       } catch (RuntimeException error) { // the exchange is over
         close();
         throw error;
@@ -389,6 +400,11 @@ public final class Relays {
     static RpcEndpointRef desk(int number) {
       SparkConf conf = (SparkConf) fromEnvironment("conf", SparkConf.class);
       return RpcUtils.makeDriverRef(Desk.name(number), conf, (RpcEnv) fromEnvironment("rpcEnv", RpcEnv.class));
+    }
+
+    /** A greeting has come from each slot. */
+    void met() {
+      desk.send(new Object[] {Integer.valueOf(slot), Boolean.TRUE});
     }
 
     void takes(Object message) throws Exception {
@@ -453,6 +469,9 @@ public final class Relays {
     }
   }
 
+  /** Bytes of a greeting; what hosts have sealed has more. */
+  static final int GREETING = 4;
+
   /** Reads (slot, length, bytes) from the host, for ever. */
   public static final class Outlet implements PairFlatMapFunction {
     private final Plan plan;
@@ -466,7 +485,7 @@ public final class Relays {
       quiet();
       SocketChannel channel = Meeting.with((byte) 'o', plan, slot);
       closeWithTask(channel);
-      return new Outgoing(channel, slot, Post.desk(plan.number));
+      return new Outgoing(channel, slot, plan.executors.length, Post.desk(plan.number));
     }
   }
 
@@ -492,12 +511,16 @@ public final class Relays {
     });
   }
 
+  /** First of all each slot is sent a greeting, by which its relay knows that frames of this node arrive. */
   static final class Outgoing implements Iterator {
     private final DataInputStream host;
     private final int slot;
+    private final int slots;
     private final RpcEndpointRef desk;
+    private int greeted;
 
-    Outgoing(SocketChannel channel, int slot, RpcEndpointRef desk) {
+    Outgoing(SocketChannel channel, int slot, int slots, RpcEndpointRef desk) {
+      this.slots = slots;
       this.desk = desk;
       this.host = new DataInputStream(new BufferedInputStream(Channels.newInputStream(channel), 131072));
       this.slot = slot;
@@ -509,6 +532,9 @@ public final class Relays {
 
     /** Waits for the host; ends with the host, and when the task is cancelled, as such a channel can be interrupted. */
     public Object next() {
+      if (greeted < slots) {
+        return new Tuple2(Integer.valueOf(greeted++), ByteBuffer.allocate(GREETING).putInt(slot).array());
+      }
       try {
         int target = host.readInt();
         byte[] frame = new byte[host.readInt()];
@@ -582,8 +608,19 @@ public final class Relays {
           post.close();
         }
       });
+      boolean[] greeted = new boolean[plan.executors.length];
+      int count = 0;
       while (arriving.hasNext()) {
         byte[] frame = (byte[]) ((Tuple2) arriving.next())._2();
+        if (frame.length == GREETING) {
+          int from = ByteBuffer.wrap(frame).getInt();
+          count += greeted[from] ? 0 : 1;
+          greeted[from] = true;
+          if (count == greeted.length) {
+            post.met();
+          }
+          continue;
+        }
         try {
           host.frame(frame);
         } catch (IOException error) {

@@ -94,6 +94,14 @@ def _host() -> Connection:
     return _connection
 
 
+def _leave() -> None:
+    """Connect again for what follows: the host of the connection may be gone."""
+    global _connection  # noqa: PLW0603
+    if _connection is not None:
+        _connection.close()
+    _connection = None
+
+
 def exchange(
     order: tuple[int, int], stage: int, blobs: list[bytes], last: bool
 ) -> tuple[list[int], list[bytes]]:
@@ -101,7 +109,6 @@ def exchange(
 
     `order`: epoch and job that the request belongs to.  HostBusyError: no answer within `ANSWER_S`.
     """
-    global _connection  # noqa: PLW0603
     head = {"epoch": order[0], "job": order[1], "stage": stage, "last": last, "blobs": len(blobs)}
     try:
         connection = _host()
@@ -115,9 +122,7 @@ def exchange(
             raise DataPlaneError(answer["error"])
         return answer["slots"], [connection.recv_bytes() for _ in range(answer["blobs"])]
     except (EOFError, OSError, HostBusyError) as error:
-        if _connection is not None:
-            _connection.close()  # an answer that comes later must not be taken for another request's
-        _connection = None
+        _leave()  # an answer that comes later must not be taken for another request's
         if isinstance(error, HostBusyError):
             raise
         raise HostLostError(f"the partition host of this node went away: {error}") from error
@@ -199,6 +204,7 @@ class Warm:
         for _, value in rows:
             _require(slot, value[1])
             began = time.time()
+            _leave()
             _host()
             yield began, time.time()
 

@@ -17,6 +17,7 @@ from reprise.controller.zookeeper.node_record import NodeRecord, encode_node
 from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.engine.chain import ChainError
 from reprise.spark_jobs.errors import VersionError
+from tools.testbed.waiting import until
 
 ROOT, LONG_S = "/reprise/test/nodes", 20.0
 
@@ -123,6 +124,17 @@ def test_the_next_executor_of_a_node_is_made_ready_too(scene: Scene) -> None:
     scene.made_ready()
     assert scene.nodes.usable() == {"n1#1": "host-n1"}
     assert scene.warmed == ["host-n1"] * 2
+
+
+def test_a_late_attempt_for_the_executor_before_makes_no_difference(scene: Scene) -> None:
+    scene.nodes.usable()
+    scene.spark.port += 1
+    scene.nodes.usable()
+    scene.go_on.set()
+    until(lambda: len(scene.warmed) == 2, "both attempts")
+    until(lambda: scene.nodes.usable() == {"n1#1": "host-n1"}, "the one that counts")
+    scene.nodes._warm_up("n1#1", "host-n1", "host-n1:40001")
+    assert scene.nodes.usable() == {"n1#1": "host-n1"}
 
 
 def test_a_node_to_which_no_exchange_begins_is_made_ready_once_more(scene: Scene) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from multiprocessing import Pipe
+
 import pytest
 
 from reprise.spark_jobs.errors import DataPlaneError, HostLostError
 from reprise.spark_jobs.node import shim
-from reprise.spark_jobs.node.shim import Stage, slot_of
+from reprise.spark_jobs.node.shim import Stage, Warm, slot_of
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,16 @@ def test_a_task_says_which_slot_it_was(monkeypatch: pytest.MonkeyPatch, kind: ty
     with pytest.raises(kind, match=r"^slot 2: TypeError: not so$") as raised:
         Stage((1, 1), 1, False)(2, [])
     assert slot_of(f"{type(raised.value).__name__}: {raised.value}") == ("TypeError: not so", 2)
+
+
+def test_a_node_is_made_ready_by_a_host_that_answers_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that serves again has the connection to a host that may have died since."""
+    before, after = Pipe(), Pipe()
+    before[1].close()
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.1.4")
+    monkeypatch.setattr(shim, "_connection", before[0])
+    monkeypatch.setattr(shim, "_connect", lambda _: after[0])
+    ((began, met),) = Warm()(0, [(0, ("at", "127.0.1.4"))])
+    assert began <= met
+    assert before[0].closed
+    assert shim._connection is after[0]

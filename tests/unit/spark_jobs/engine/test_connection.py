@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from reprise.spark_jobs.engine.jobs import AGAIN_S, CALM_S, CONNECT_S, ONE_BY_ONE, REPORTED, Connection
+from reprise.spark_jobs.engine.jobs import AGAIN_S, ALONE, CONNECT_S, FORGET_S, REPORTED, Connection
+from reprise.spark_jobs.errors import JobError
 from reprise.spark_jobs.exchange.settings import MOST_NODES
 from reprise.spark_jobs.node.command import Order, Report
 
@@ -126,43 +127,64 @@ def test_an_exchange_that_begins_is_used_before_it_stands_where_nothing_travels_
     assert (scene.used(), len(scene.made)) == ((2, "abcd"), 2)
 
 
-def test_after_a_failure_all_that_was_reached_is_connected_at_once(scene: Scene) -> None:
-    scene.job("abc", "abc")
+@pytest.fixture
+def spared(scene: Scene) -> Scene:
+    """`x` and `y` have no partitions, and are reached all the same."""
+    scene.job("abx", "abxy")
     scene.made[0].stands = True
-    scene.job("a", "abcd")
-    scene.now += CALM_S
-    scene.connection.end()
-    assert all(one.closed for one in scene.made)
-    assert scene.connection.reaches("abcd") == set("abc")
-    assert scene.job("a", "abcd")
-    assert scene.links[2:] == [(3, "ABC")]
-
-
-def test_after_an_exchange_that_fails_soon_only_what_is_needed_is_connected(scene: Scene) -> None:
-    """A node without partitions is there that some of the others do not reach."""
-    scene.job("ab", "abx")
-    scene.made[0].stands = True
-    scene.job("ab", "abx")
+    scene.job("ab", "abxy")
     scene.made[1].stands = True
-    scene.job("ab", "abx")
-    scene.now += CALM_S / 2
-    scene.connection.end()
-    scene.job("ab", "abx")
-    assert scene.links[2:] == [(3, "AB")]
-    assert scene.connection.reaches("abx") == set("ab")
-    scene.made[2].stands = True
-    scene.job("ab", "abx")
-    assert len(scene.made) == 3, "the next one waits"
-    scene.now += AGAIN_S[0]
-    scene.job("ab", "abx")
-    assert scene.links[3:] == [(4, "ABX")]
+    scene.job("ab", "abxy")
+    assert scene.used() == (2, "abxy")
+    return scene
+
+
+def test_after_a_loss_all_that_was_reached_and_lives_is_connected_at_once(spared: Scene) -> None:
+    spared.connection.end()
+    assert all(one.closed for one in spared.made)
+    assert spared.job("a", "axyz")
+    assert spared.links[2:] == [(3, "AXY")]
+    spared.connection.end()  # another node was lost in the same moment
+    assert spared.job("a", "ay")
+    assert spared.links[3:] == [(4, "AY")]
+    assert not spared.connection.doubted
+
+
+def test_where_no_loss_explains_a_failure_nodes_without_partitions_are_left_out_for_a_while(
+    spared: Scene,
+) -> None:
+    """One of them is there that some of the others do not reach."""
+    spared.connection.end()
+    spared.job("ab", "abxy")
+    assert spared.links[2:] == [(3, "AB")]
+    assert spared.connection.reaches("abxy") == set("ab")
+    assert spared.connection.doubted == set("xy")
+    spared.made[2].stands = True
+    spared.job("ab", "abxy")
+    assert len(spared.made) == 3, "the next one waits"
+    spared.now += AGAIN_S[0]
+    spared.job("ab", "abxy")
+    assert spared.links[3:] == [(4, "ABXY")]
+
+
+@pytest.mark.parametrize(("slot", "rest"), [(2, "ABY"), (0, "ABXY")])
+def test_where_one_node_is_the_cause_the_others_stay(spared: Scene, slot: int, rest: str) -> None:
+    """One with partitions is needed, whatever it has done."""
+    spared.connection.end(slot)
+    spared.job("ab", "abxy")
+    assert spared.links[2:] == [(3, rest)]
+
+
+def test_two_needed_nodes_with_one_address_are_an_error(scene: Scene) -> None:
+    with pytest.raises(JobError, match="another node has the address of b#1"):
+        scene.job(["a", "b#1", "b#2"], ["a", "b#1", "b#2"])
 
 
 def fails(scene: Scene, living: str) -> str:
     """The next exchange begins over these hosts, and fails."""
     count = len(scene.made)
     scene.job("a", living)
-    assert len(scene.made) == count + 1
+    assert len(scene.made) == count + 1, living
     scene.made[-1].ended = "no room"
     scene.job("a", living)
     assert scene.made[-1].closed and scene.used() == (1, "a")
@@ -192,11 +214,11 @@ def test_a_next_exchange_that_fails_is_tried_again_later_and_reported_in_the_end
 def test_a_node_that_cannot_be_reached_keeps_no_other_away(scene: Scene) -> None:
     scene.job("a", "a")
     scene.made[0].stands = True
-    for number in range(ONE_BY_ONE):
+    for number in range(ALONE):
         assert fails(scene, "axyz") == "AXYZ"
         scene.now += AGAIN_S[number]
     reached = set("a")
-    for _ in range(6):
+    for _ in range(8):
         scene.job("a", "axyz")
         if "X" in scene.made[-1].hosts:
             scene.made[-1].ended = "no route"
@@ -206,17 +228,29 @@ def test_a_node_that_cannot_be_reached_keeps_no_other_away(scene: Scene) -> None
         reached.update(scene.connection.nodes)
         scene.now += AGAIN_S[-1]
     assert reached == set("ayz")
-    assert scene.problems[-1] == "x: no exchange to it begins, so it is not used: no route"
+    assert scene.problems[-1] == "node x is not used, as no exchange with it lasts: no route"
 
 
-def test_a_new_node_is_not_kept_waiting_by_attempts_without_it(scene: Scene) -> None:
+def test_a_new_node_is_tried_without_those_that_have_failed_again_and_again(scene: Scene) -> None:
     scene.job("a", "a")
     scene.made[0].stands = True
-    for wait_s in AGAIN_S[:3]:
+    for wait_s in AGAIN_S[:ALONE]:
         fails(scene, "ax")
         scene.now += wait_s
-    scene.now -= 1.0
-    assert fails(scene, "axy") == "AXY"
+    scene.job("a", "axy")
+    assert scene.made[-1].hosts == ("A", "Y")
+    scene.made[-1].ended = "no room"
+    scene.job("a", "axy")
+    assert scene.made[-1].hosts == ("A", "X"), "its turn has come too"
+
+
+def test_failures_are_forgotten_after_a_while(scene: Scene) -> None:
+    scene.job("a", "a")
+    scene.made[0].stands = True
+    for _ in range(2 * REPORTED):
+        fails(scene, "ax")
+        scene.now += FORGET_S
+    assert not scene.problems
 
 
 def test_a_next_exchange_whose_node_is_lost_is_no_failure(scene: Scene) -> None:
@@ -258,7 +292,7 @@ def test_where_no_exchange_to_more_nodes_can_begin_jobs_carry_the_messages_in_th
     scene.job("a", "a")
     scene.made[0].stands = True
     scene.chained = "the probe failed"
-    for wait_s in AGAIN_S[:ONE_BY_ONE]:
+    for wait_s in AGAIN_S[: REPORTED - 1]:
         assert not scene.job("a", "ab")
         assert scene.used() == (1, "a"), "the one that is used goes on"
         scene.now += wait_s
