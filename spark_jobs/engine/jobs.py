@@ -23,7 +23,7 @@ FORGET_S = 600.0
 ALONE = 2
 """A node that was blamed so often is tried alone, so that it keeps no other away."""
 REPORTED = 4
-"""From so many on a person is told."""
+"""From so many on the driver reports a problem."""
 CONNECT_S = 60.0
 """An exchange whose relays are not all connected by then has failed."""
 
@@ -104,12 +104,12 @@ class Connection:
         self._next: _Way | None = None
         self._next_until = 0.0
         self._failed: tuple[str, ...] = ()
-        """Nodes of the one that was used last, of which any may be to blame for its failure."""
+        """Nodes of the last connection, of which any may be the cause of its failure."""
         self._left: list[Jobs] = []
         """Those that were used before, which go on until the hosts have changed over."""
         self._blamed: dict[str, _Blame] = {}
         self.doubted: set[str] = set()
-        """Nodes that were blamed, until somebody looks after them."""
+        """Nodes that were blamed, until the driver has them made ready once more."""
         self.nodes: tuple[str, ...] = ()
         """Nodes of the last connection, in the order of their slots."""
         self.link = 0
@@ -144,10 +144,8 @@ class Connection:
             if why := self._next.jobs.why_chained:
                 self._next = None
                 self._blame(fresh, why)
-                if (
-                    min(self._blamed[node].count for node in fresh) >= REPORTED
-                ):  # jobs carry the messages of all
-                    used = self._use(_way(needed, living, connect))
+                if all(self._blamed[node].count >= REPORTED for node in fresh):
+                    used = self._use(_way(needed, living, connect))  # jobs carry the messages of all nodes
         self._failed = ()
         before, self.link = self.link, used.jobs.link
         self.link_key, self.why_chained = used.jobs.link_key, used.jobs.why_chained
@@ -169,15 +167,17 @@ class Connection:
         """Nodes to which an exchange is to begin now.  One begins at a time: those that come meanwhile are in the next."""
         if not used.jobs.link or self._next is not None or not used.jobs.stands:
             return ()
-        now, blamed = self._clock(), self._blamed
-        waiting = [
-            node for node in _by_host([*sorted(living), *used.nodes], living) if node not in used.nodes
-        ]
-        ready = [node for node in waiting if node not in blamed or blamed[node].until <= now]
-        several = [node for node in ready if node not in blamed or blamed[node].count < ALONE]
-        return (several or sorted(ready, key=lambda node: blamed[node].until)[:1])[
-            : MOST_NODES - len(used.nodes)
-        ]
+        now, none = self._clock(), _Blame(0, 0.0, 0.0)
+        self._forget(now)
+        wide = _by_host([*sorted(living), *used.nodes], living)
+        blames = {node: self._blamed.get(node, none) for node in wide if node not in used.nodes}
+        ready = [node for node, blame in blames.items() if blame.until <= now]
+        several = [node for node in ready if blames[node].count < ALONE]
+        chosen = several or sorted(ready, key=lambda node: blames[node].until)[:1]
+        return chosen[: MOST_NODES - len(used.nodes)]
+
+    def _forget(self, now: float) -> None:
+        self._blamed = {node: blame for node, blame in self._blamed.items() if now - blame.at < FORGET_S}
 
     def _look_at_next(self, living: Mapping[str, str]) -> None:
         """Drop the next exchange where it has ended, or will."""
@@ -195,7 +195,7 @@ class Connection:
     def _blame(self, nodes: Sequence[str], reason: str) -> None:
         """An exchange with these has failed, or with one of them."""
         now = self._clock()
-        self._blamed = {node: one for node, one in self._blamed.items() if now - one.at < FORGET_S}
+        self._forget(now)
         for node in nodes:
             count = self._blamed[node].count + 1 if node in self._blamed else 1
             self._blamed[node] = _Blame(count, now, now + AGAIN_S[min(count, len(AGAIN_S)) - 1])

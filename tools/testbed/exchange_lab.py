@@ -199,9 +199,11 @@ class Lab:
         """Relays that are there before their hosts."""
         exchange = self.running = self.next(self.addresses)
         until(lambda: self._active(exchange) == 2 * len(self.addresses), "all relays", 60.0)
+        before = exchange.desk.ready(0.2)
         self.there(exchange)
+        stands = exchange.desk.ready(20.0)
         self.attach(exchange)
-        return {"failure": exchange.failure}
+        return {"failure": exchange.failure, "before": before, "stands": stands}
 
     def small(self) -> dict[str, Any]:
         assert self.running is not None
