@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 import struct
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +26,7 @@ from pyspark.core.rdd import RDD
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, PairDeserializer
 
 from reprise.spark_jobs.errors import HostBusyError, JobError, VersionError
+from reprise.spark_jobs.exchange.exchange import cancel
 from reprise.spark_jobs.exchange.settings import SETTINGS as EXCHANGE
 from reprise.spark_jobs.node.command import Order, Report
 from reprise.spark_jobs.node.shim import Anchor, Stage, Warm, slot_of
@@ -146,7 +146,7 @@ class Chain:
             thread.join(0.02)
             waited += 0.02
             if thread.is_alive() and (cancelled.is_set() or waited > patience_s):
-                self._cancel(thread)
+                cancel(self._context, GROUP, thread, CANCEL_S)
                 reason = "a node was lost" if cancelled.is_set() else f"no end within {patience_s:.0f} s"
                 raise ChainError(f"cancelled: {reason}")
         if result and isinstance(result[0], BaseException):
@@ -154,13 +154,6 @@ class Chain:
             kind = HostBusyError if HostBusyError.__name__ in line else ChainError
             raise kind(*slot_of(line)) from result[0]
         return [Report.decode(data) for _, data in sorted(result)]
-
-    def _cancel(self, thread: threading.Thread) -> None:
-        """Cancel the job, again and again, as it may not have been submitted yet."""
-        ends = time.monotonic() + CANCEL_S
-        while thread.is_alive() and time.monotonic() < ends:
-            self._context.cancelJobGroup(GROUP)
-            thread.join(0.1)
 
     def close(self) -> None:
         """It holds nothing."""

@@ -154,9 +154,11 @@ class Connection:
 
     def _at_once(self, needed: Collection[str], living: Mapping[str, str], connect: Connect) -> _Way:
         known = [node for node in self.nodes if node in living and node not in needed] if self.link else []
-        if suspects := set(self._failed).intersection(known) if living.keys() >= set(self._failed) else set():
-            self._blame(sorted(suspects), "an exchange with it has failed, and no node was lost")
+        if living.keys() >= set(self._failed):
+            suspects = [node for node in known if node in self._failed]
             known = [node for node in known if node not in suspects]
+            if suspects:
+                self._blame(suspects, "an exchange with it has failed, and no node was lost")
         nodes = _by_host([*known, *sorted(needed)], living)
         if lost := set(needed).difference(nodes):
             raise JobError(f"another node has the address of {', '.join(sorted(lost))}")

@@ -319,14 +319,14 @@ public final class Relays {
       }
     }
 
-    /** Whether all hosts can be asked, can answer and reach each other. Waits for so many milliseconds at most, each time. */
+    /** Whether all hosts can be asked, can answer and reach each other, after so many milliseconds at most. */
     public boolean ready(long patience) throws InterruptedException {
-      return complete(connected, patience) && complete(met, patience) && complete(inlets, patience);
+      return complete(new Object[][] {connected, met, inlets}, patience);
     }
 
     /** Whether all inlets have told where they are, after so many milliseconds at most. */
     public boolean met(long patience) throws InterruptedException {
-      return complete(inlets, patience);
+      return complete(new Object[][] {inlets}, patience);
     }
 
     /** Begin a round. Orders: length and bytes of what each slot is sent, in order. */
@@ -343,16 +343,18 @@ public final class Relays {
 
     /** Whether all have answered, after so many milliseconds at most. */
     public boolean all(long patience) throws InterruptedException {
-      return complete(answers, patience);
+      return complete(new Object[][] {answers}, patience);
     }
 
     /** Not private: of such a method janino drops `synchronized`. */
-    synchronized boolean complete(Object[] found, long patience) throws InterruptedException {
+    synchronized boolean complete(Object[][] found, long patience) throws InterruptedException {
       long end = System.nanoTime() + patience * 1000000;
       while (true) {
         boolean complete = true;
-        for (int slot = 0; slot < found.length; slot++) {
-          complete = complete && found[slot] != null;
+        for (int kind = 0; kind < found.length; kind++) {
+          for (int slot = 0; slot < found[kind].length; slot++) {
+            complete = complete && found[kind][slot] != null;
+          }
         }
         long left = (end - System.nanoTime()) / 1000000;
         if (complete || left <= 0) {

@@ -76,10 +76,7 @@ class Exchange:
     def stop(self) -> None:
         """Cancel the job and wait for its end, `STOP_S` at most."""
         self._stopped = True
-        deadline = time.monotonic() + STOP_S
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            self._context.cancelJobGroup(self.group)  # again, as it may not have been submitted yet
-            self._thread.join(0.2)
+        cancel(self._context, self.group, self._thread, STOP_S)
 
     def _run(self) -> None:
         try:
@@ -135,6 +132,14 @@ def _called(method: Callable[..., Any], *arguments: Any) -> Any:
         return method(*arguments)
     except Exception as error:
         raise ExchangeError(first_line(error)) from error
+
+
+def cancel(context: SparkContext, group: str, job: threading.Thread, within_s: float) -> None:
+    """Cancel the jobs of a group until the thread that runs one has ended, as it may not have submitted it yet."""
+    deadline = time.monotonic() + within_s
+    while job.is_alive() and time.monotonic() < deadline:
+        context.cancelJobGroup(group)
+        job.join(0.1)
 
 
 def in_group(context: SparkContext, group: str) -> None:

@@ -95,7 +95,7 @@ def _host() -> Connection:
 
 
 def _leave() -> None:
-    """Connect again for what follows: the host of the connection may be gone."""
+    """Close the connection to the host, so that the next request opens another one."""
     global _connection  # noqa: PLW0603
     if _connection is not None:
         _connection.close()
