@@ -1,12 +1,13 @@
-"""From the request for a node to its first work: how long each phase takes.
+"""From the request for a node to its first work: how long each phase takes, and the CPU seconds of a start.
 
-    python -m benchmarks.node_start --out DIR [--starts 8] [--output text|json]
+    python -m benchmarks.node_start --out DIR [--losses 6] [--together 1] [--output text|json]
 
-One cluster of three nodes, with a partition on each and no room for a second one.  Again and again the node that counts is
-killed, and another one is asked for a second later; when the incident is closed, the next one is killed.  Printed are the
-median and the range of the seconds from the request until each phase of the start was over (`docs/recovery.md`, How a node
-starts), and the median of what the phase added to the one before.  One start goes on at a time, beside a stream of two
-batches a second.
+A cluster of two nodes more than `--together`, with a partition on each and no room for a second one.  Again and again the
+`--together` nodes that count are killed at once, and as many are requested together a second later; when the incident is
+closed, the next ones are killed.  Printed are the median and the range of the seconds from the request until each phase of
+a start was over (`docs/recovery.md`, How a node starts), the median of what the phase added to the one before, the seconds
+until the last node of a loss worked, and the CPU seconds that the processes of a node had used at its first work.  All of it
+is beside a stream of two batches a second.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 from rich.console import Console
 
 from benchmarks import command
@@ -29,10 +32,11 @@ from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.run.config import Outcome, RunConfig, load
 from reprise.controller.local.run.supervisor import run_topology
 from reprise.controller.status.query_state import RunState
-from reprise.scheduler.node_start import LATER
+from reprise.scheduler.node_start import LATER, StartPhase
 
 TOPOLOGY = Path(__file__).with_name("node_start.yaml")
-NODES = 3
+BESIDE = 2
+"""Nodes that are never killed."""
 CALM_S = 2.0
 """Between the end of an incident and the next loss."""
 ASKED_AFTER_S = 1.0
@@ -53,7 +57,34 @@ class PhaseTimes:
 
 
 class _Enough(KeyboardInterrupt):
-    """As many starts as were asked for: the run is to end as if somebody had interrupted it."""
+    """As many losses as were asked for: the run is to end as if somebody had interrupted it."""
+
+
+@dataclass(slots=True)
+class _Cpu:
+    """CPU seconds of the processes of each node, when its first work was on record."""
+
+    spent: dict[str, float] = field(default_factory=dict)
+
+    def look(self, state: RunState) -> None:
+        incident = state.observation.incident
+        for instance, start in incident.starts.items() if incident is not None else ():
+            if StartPhase.WORK in start.at and instance not in self.spent:
+                self.spent[instance] = _cpu_seconds(instance.rpartition("#")[0])
+
+
+def _cpu_seconds(node: str) -> float:
+    """User and system time of all living processes of a node, which are one session, and of children that have ended."""
+    seconds, session = 0.0, None
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if "reprise.controller.agent.agent" in line and line[line.index("--node") + 1] == node:
+            session = process.pid
+    for process in psutil.process_iter(["cpu_times"]):
+        with suppress(ProcessLookupError):
+            if os.getsid(process.pid) == session and (times := process.info["cpu_times"]) is not None:
+                seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,10 +92,14 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 160, stderr=options.output == "json")
     command.begin(options.out)
     load_before = os.getloadavg()[0]
-    starts, end = _starts(options, console)
+    losses, cpu, end = _losses(options, console)
+    starts = [start for loss in losses for start in loss]
     figures = {
-        "starts": starts,
+        "together": options.together,
+        "losses": losses,
         "phases": [asdict(times) for times in phases(starts)],
+        "last_work_s": last_work(losses),
+        "cpu_s": cpu,
         "load_average": [round(load_before, 1), round(os.getloadavg()[0], 1)],
         "ended": end,
     }
@@ -75,18 +110,23 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         _show(phases(starts), console)
         command.say(
-            console, [f"{len(starts)} starts of {options.starts}; load average {figures['load_average']}"]
+            console,
+            [
+                f"the last of {options.together} worked after {_spread(last_work(losses))} s",
+                f"CPU seconds of a node until its first work: {_spread(cpu)}",
+                f"{len(losses)} losses of {options.losses}; load average {figures['load_average']}",
+            ],
         )
     return 0 if starts else 1
 
 
-def schedule(starts: int) -> list[dict[str, Any]]:
-    """A loss after the first checkpoint and after each incident, and a request for another node after each loss."""
+def schedule(losses: int, together: int = 1) -> list[dict[str, Any]]:
+    """A loss after the first checkpoint and after each incident; after each loss a request for `together` other nodes."""
     found: list[dict[str, Any]] = []
-    for number in range(starts):
+    for number in range(losses):
         when = {"on": "closed", "count": number} if number else {"on": "checkpoint"}
         found.append({**when, "delay": CALM_S, "kill": ["@count"], "name": f"loss-{number}"})
-        found.append({"after": f"loss-{number}", "delay": ASKED_AFTER_S, "add": 1})
+        found.append({"after": f"loss-{number}", "delay": ASKED_AFTER_S, "add": together})
     return found
 
 
@@ -108,24 +148,43 @@ def phases(starts: Sequence[Mapping[str, float]]) -> list[PhaseTimes]:
     return found
 
 
-def _starts(options: argparse.Namespace, console: Console) -> tuple[list[dict[str, float]], str]:
-    resource = load(TOPOLOGY)
+def last_work(losses: Sequence[Sequence[Mapping[str, float]]]) -> list[float]:
+    """Seconds from the request until the last node of each loss worked; left out where one of them is not known to work."""
+    done = [[start.get(StartPhase.WORK) for start in loss] for loss in losses]
+    return [max(s for s in loss if s is not None) for loss in done if loss and None not in loss]
 
-    def enough(state: RunState, _actions: list[dict[str, Any]]) -> None:
-        if len(state.observation.closed) >= options.starts:
+
+def _losses(
+    options: argparse.Namespace, console: Console
+) -> tuple[list[list[dict[str, float]]], list[float], str]:
+    """The starts after each loss, the CPU seconds of all nodes that worked, and how the run ended."""
+    nodes = BESIDE + options.together
+    resource = load(TOPOLOGY, nodes=nodes, overrides={"operators[count].parallelism": options.together})
+    cpu = _Cpu()
+
+    def watch(state: RunState, _actions: list[dict[str, Any]]) -> None:
+        cpu.look(state)
+        if len(state.observation.closed) >= options.losses:
             raise _Enough
 
     config = RunConfig(
         resource=resource,
         out=options.out / "run",
-        faults=parse_faults(schedule(options.starts), "schedule", NODES),
+        faults=parse_faults(schedule(options.losses, options.together), "schedule", nodes),
         timeout_s=options.timeout,
     )
-    result = run_topology(config, enough, lambda line: console.print(line, highlight=False))
+    result = run_topology(config, watch, lambda line: console.print(line, highlight=False))
     incidents = result.incident.get("incidents", [])
-    starts = [dict(s["seconds"]) for i in incidents for s in i["node_starts"].values() if s["seconds"]]
-    whole = result.outcome is Outcome.INTERRUPTED and len(incidents) >= options.starts
-    return starts, "all" if whole else f"{result.outcome.value} {result.reason}".strip()
+    losses = [[dict(s["seconds"]) for s in i["node_starts"].values() if s["seconds"]] for i in incidents]
+    whole = result.outcome is Outcome.INTERRUPTED and len(incidents) >= options.losses
+    end = "all" if whole else f"{result.outcome.value} {result.reason}".strip()
+    return losses, [round(s, 2) for s in cpu.spent.values()], end
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return "an unknown number of"
+    return f"{median(seconds):.2f} ({min(seconds):.2f} .. {max(seconds):.2f})"
 
 
 def _show(found: Sequence[PhaseTimes], console: Console) -> None:
@@ -143,7 +202,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.node_start", description=description)
     parser.add_argument("--out", type=Path, required=True, help="replaced when it is there")
     parser.add_argument("--timeout", type=float, default=900.0, help="of the run, seconds")
-    parser.add_argument("--starts", type=int, default=8)
+    parser.add_argument("--losses", type=int, default=6, help="one after the other")
+    parser.add_argument("--together", type=int, default=1, help="nodes that are lost and requested at once")
     parser.add_argument("--output", choices=("text", "json"), default="text")
     return parser.parse_args(arguments)
 

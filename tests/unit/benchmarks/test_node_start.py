@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.node_start import PhaseTimes, phases
+from benchmarks.node_start import PhaseTimes, last_work, phases
 
 
 def test_phases_in_their_order_with_what_each_adds() -> None:
@@ -18,3 +18,8 @@ def test_phases_in_their_order_with_what_each_adds() -> None:
     ]
     assert phases([{"agent": 1.0}, {"ready": 2.0}])[1].step_s is None
     assert phases([]) == []
+
+
+def test_the_last_node_of_a_loss_counts_and_a_loss_with_an_unknown_one_does_not() -> None:
+    losses = [[{"work": 4.0}, {"work": 6.5}], [{"work": 3.0}, {"ready": 2.0}], []]
+    assert last_work(losses) == [6.5]
