@@ -7,7 +7,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Also where the caller's environment says no: every process would compile all modules and rewrite all tests again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup size lock sbom docs release wheel demo demo-kafka test test-fast test-all test-soak \
+.PHONY: help setup size lock sbom docs release wheel demo demo-compare demo-kafka test test-fast test-all test-soak \
 	mutants lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
 	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
@@ -37,7 +37,12 @@ size:  ## what .venv takes on disk, and its ten largest parts in MiB
 	@du -sm $(VENV)/lib/python*/site-packages/* | sort -rn | head -10
 
 demo: setup  ## ten nodes, eight killed at once, queries back one by one, and a verdict
-	$(BIN)/python -m examples.demo.flights --out out/demo
+	rm -rf out/demo
+	$(BIN)/reprise demo flights --out out/demo
+
+demo-compare: setup  ## the same, and again with blocking recovery: how much longer queries are down
+	rm -rf out/demo-compare
+	$(BIN)/reprise demo flights --compare --out out/demo-compare
 
 wheel: setup  ## out/dist/*.whl, without an index of packages
 	$(BIN)/python -m tools.wheel

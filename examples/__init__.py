@@ -1,1 +1,1 @@
-"""Topologies to start from, fault files, and the demos that run them."""
+"""Topologies to start from, fault files, and the demo over Kafka."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -13,13 +12,11 @@ import click
 from reprise.controller.analysis.postmortem.story import make_story
 from reprise.controller.cli.complete import incidents
 from reprise.controller.cli.postmortem_export import export
-from reprise.controller.cli.recorded import recorded
+from reprise.controller.cli.recorded import heartbeats, named, recorded
 from reprise.controller.cli.render import plain_console
 from reprise.controller.cli.target import Address, target_options
-from reprise.controller.errors import ReportError
 from reprise.controller.local.report.layout import is_running, read_record
 from reprise.controller.status import document
-from reprise.controller.status.actions import ARRIVED
 from reprise.controller.zookeeper.observation import Observation
 from reprise.scheduler.incident import Incident
 from reprise.spark_jobs.topology import Topology, expand
@@ -54,7 +51,8 @@ def export_command(address: Address, incident: str | None, to: Path | None) -> N
     """
     topology, seen = _records(address)
     chosen = _chosen(seen.incidents, incident)
-    story = make_story(topology, chosen, list(seen.plans.values()), seen.time, _heartbeats(address.out))
+    arrived = heartbeats(address.out) if address.out else []
+    story = make_story(topology, chosen, list(seen.plans.values()), seen.time, arrived)
     folder = to or (address.out or Path()) / f"postmortem-{chosen.id}"
     written = export(story, document(topology, seen).availability.points, folder)
     console = plain_console()
@@ -67,7 +65,7 @@ def _records(address: Address) -> tuple[Topology, Observation]:
     if address.out is not None and not is_running(read_record(address.out) or {}):
         topology, incidents, plans = recorded(address.out)
         ended = max((i.closed_at or i.opened_at for i in incidents), default=time.time())
-        with _named(address.out, "ended"):
+        with named(address.out, "ended"):
             moment = float((read_record(address.out) or {}).get("ended", ended))
             if not math.isfinite(moment):
                 raise ValueError("not a time")
@@ -75,28 +73,6 @@ def _records(address: Address) -> tuple[Topology, Observation]:
         return topology, Observation(moment, closed=closed, plans={plan.id: plan for plan in plans})
     with address.open() as target:
         return expand(target.resource()), target.observation()
-
-
-def _heartbeats(out: Path | None) -> list[tuple[float, str]]:
-    """Arrivals that a run noted."""
-    record = read_record(out) if out is not None else None
-    actions = (record or {}).get("actions", [])
-    with _named(out, "actions"):
-        return [
-            (float(a["time"]), str(name))
-            for a in actions
-            if a["action"] == ARRIVED
-            for name in a.get("nodes", [])
-        ]
-
-
-@contextlib.contextmanager
-def _named(out: Path | None, field: str) -> Iterator[None]:
-    """ReportError with the field of run.json where what stands in it is of another kind."""
-    try:
-        yield
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
-        raise ReportError(f"{out}/run.json: {field}: not what a run writes there: {error!r}") from error
 
 
 def _chosen(incidents: Sequence[Incident], wanted: str | None) -> Incident:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from reprise.algorithms import Instance
 from reprise.controller.analysis.postmortem.story import instance_of
 from reprise.controller.errors import ReportError
+from reprise.controller.local.report.layout import read_record
+from reprise.controller.status.actions import ARRIVED
 from reprise.controller.zookeeper.errors import RecordError
 from reprise.controller.zookeeper.recovery_records import parse_incident, parse_plan
 from reprise.scheduler.incident import Incident, PlanRecord
@@ -55,3 +58,24 @@ def recorded(folder: Path) -> tuple[Topology, list[Incident], list[PlanRecord]]:
     plans.sort(key=lambda plan: plan.turn)
     incidents.sort(key=lambda incident: incident.turn)
     return topology, incidents, plans
+
+
+def heartbeats(folder: Path) -> list[tuple[float, str]]:
+    """(time, node) of each arrival that the run in `folder` recorded.  ReportError names the field that is damaged."""
+    actions = (read_record(folder) or {}).get("actions", [])
+    with named(folder, "actions"):
+        return [
+            (float(a["time"]), str(name))
+            for a in actions
+            if a["action"] == ARRIVED
+            for name in a.get("nodes", [])
+        ]
+
+
+@contextlib.contextmanager
+def named(folder: Path, field: str) -> Iterator[None]:
+    """ReportError with the field of run.json whose content is of another kind."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        raise ReportError(f"{folder}/run.json: {field}: not what a run writes there: {error!r}") from error

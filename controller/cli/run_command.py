@@ -77,8 +77,8 @@ def command(file: Path, out: Path, quiet: bool, web: int | None, **options: Any)
     \b
     Examples:
       reprise run -f examples/minimal.yaml --out out/first
-      reprise run -f examples/topology2.yaml --faults examples/faults/eight-of-ten.yaml --out out/eight
-      reprise run -f examples/topology2.yaml --faults examples/faults/eight-of-ten.yaml \\
+      reprise run -f examples/topology2.yaml --faults examples/faults/demo.yaml --out out/eight
+      reprise run -f examples/topology2.yaml --faults examples/faults/demo.yaml \\
           --strategy blocking --out out/blocking
       reprise run -f T.yaml --set 'sources[tweets].with.rate=500' --set checkpoint.everyBatches=5 --out out/x
       reprise run -f T.yaml --out out/x --resume

@@ -1,1 +1,1 @@
-"""`make demo` and `make demo-kafka`: eight of ten nodes are lost, and every row is counted."""
+"""`make demo-kafka`: eight of ten nodes are lost, and every row is counted."""

@@ -18,16 +18,20 @@ from typing import Any
 
 from rich.console import Console
 
-from examples.demo import flights as demo
 from examples.demo import kafka_data as data
+from reprise.controller.cli.live import display_for
 from reprise.controller.local.cluster.cluster import EmbeddedCluster
 from reprise.controller.local.faults.faults import load_faults
-from reprise.controller.local.run.config import RunResult, load
+from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
+from reprise.controller.local.run.supervisor import run_topology
 from reprise.controller.status.query_state import RunState
 from reprise.spark_jobs.topology import StreamTopology
 from tools.kafka.server import KafkaCluster
 
+EXAMPLES = Path(__file__).parents[1]
 NAME = "kafka"
+TIMEOUT_S = 600.0
+"""Of the run; it takes two minutes on two idle cores."""
 READERS = 2
 """Source partitions of the example."""
 
@@ -36,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, run, judge."""
     options = parse(arguments)
     console = Console()
-    signal.signal(signal.SIGTERM, demo.interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
     began = time.monotonic()
     try:
         result, found = play(console, options)
@@ -60,28 +64,27 @@ def play(
         data.make_topics(kafka.bootstrap)
         resource = _resource(options, kafka.bootstrap, frame.height)
         faults = load_faults(options.faults, resource.nodes.count)
-        demo.announce(console, resource, faults)
-        cluster = running or EmbeddedCluster(demo.cluster_config(resource))
         feeder = data.Feeder(kafka.bootstrap, frame, options.seconds)
+        config = RunConfig(
+            resource=resource, out=options.out / NAME, faults=faults, cluster=running, timeout_s=TIMEOUT_S
+        )
+        kills = sum(fault.action == "kill" for fault in faults)
         try:
-            if running is None:
-                cluster.start(lambda line: console.print(line, style="dim", highlight=False))
             feeder.start()
-            kills = sum(fault.action == "kill" for fault in faults)
+            with display_for(console, resource.name, options.quiet) as display:
 
-            def watch(_state: RunState, actions: list[dict[str, Any]]) -> None:
-                if sum(action["action"] == "kill" for action in actions) >= kills:
-                    feeder.second_half.set()
+                def watch(state: RunState, actions: list[dict[str, Any]]) -> None:
+                    display.watch(state, actions)
+                    if sum(action["action"] == "kill" for action in actions) >= kills:
+                        feeder.second_half.set()
 
-            result = demo.run(
-                console, resource, faults, options.out / NAME, cluster, options.quiet, watch=watch
-            )
+                result = run_topology(config, watch, display.progress)
         finally:
             feeder.second_half.set()
             if feeder.is_alive():
                 feeder.join(data.TIMEOUT_S)
-            if running is None:
-                cluster.stop()
+        if result.outcome is Outcome.INTERRUPTED:
+            raise KeyboardInterrupt
         return result, data.check(kafka.bootstrap, frame)
 
 
@@ -117,11 +120,15 @@ def show(console: Console, result: RunResult, found: Sequence[data.Found]) -> bo
     return good
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line's options."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo.flights_kafka", description=__doc__)
-    parser.add_argument("--file", type=Path, default=demo.EXAMPLES / "flights-kafka.yaml", help="topology")
-    parser.add_argument("--faults", type=Path, default=demo.EXAMPLES / "faults" / "demo.yaml")
+    parser.add_argument("--file", type=Path, default=EXAMPLES / "flights-kafka.yaml", help="topology")
+    parser.add_argument("--faults", type=Path, default=EXAMPLES / "faults" / "demo.yaml")
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--cpu", default="200m", help="of a node; fewer nodes need more each")
     parser.add_argument("--rows", type=int, default=120_000, help="flights to send")

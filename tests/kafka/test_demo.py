@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo import kafka_data as data
-from examples.demo.flights import EXAMPLES
+from examples.demo.flights_kafka import EXAMPLES
 from reprise.algorithms.failure import Failure, FailureKind
 from reprise.controller.local.run.config import load
 from tools.kafka.server import KafkaCluster

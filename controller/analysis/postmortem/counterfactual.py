@@ -8,7 +8,7 @@ after the first plan are not replayed, and that is said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
@@ -18,6 +18,7 @@ from reprise.algorithms.arrivals.arrivals import Arrival, Schedule, myopic
 from reprise.algorithms.auto import auto
 from reprise.algorithms.problem import Deadline, Problem, StepClock
 from reprise.controller.analysis.postmortem.story import Story, instance_of
+from reprise.scheduler.back import Recovery
 from reprise.scheduler.incident import Kind, PlanRecord
 
 PLAN_WORK = 1.0
@@ -85,6 +86,21 @@ def counterfactuals(story: Story) -> Counterfactuals | None:
         node_free=size or None,
         assumptions=_assumptions(story, first, delay, size),
     )
+
+
+def blocking_lost(stories: Iterable[Story]) -> Recovery | None:
+    """Seconds of the whole topology that blocking recovery would have lost in the incidents of a run; not measured where it
+    would have ended after the record.  None where no incident was planned query by query."""
+    found, modelled = Recovery(0.0, True), False
+    for story in stories:
+        course = counterfactuals(story)
+        if course is None or course.blocking is None:
+            found = replace(found, seconds=found.seconds + story.lost_s)
+            continue
+        modelled = True
+        whole = found.measured and course.blocking_at is not None
+        found = Recovery(found.seconds + course.blocking.lost_s, whole)
+    return found if modelled else None
 
 
 def _recorded(story: Story) -> Curve:

@@ -100,7 +100,7 @@ def prepare(out: Path, resource: StreamTopology, resume: bool) -> Layout:
         _keep_attempt(out)
     elif layout.topology.exists() or layout.sink.exists() or before is not None:
         raise OutDirError(
-            f"--out: {out} holds an earlier run; give --resume to go on with it, or another folder"
+            f"--out: {out} holds an earlier run; choose another folder, or continue with `reprise run --resume`"
         )
     else:
         savepoint_of(resource)  # what does not fit is said before anything is made

@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from examples.demo import kafka_data as data
-from examples.demo.flights import EXAMPLES
-from examples.demo.flights_kafka import show
+from examples.demo.flights_kafka import EXAMPLES, show
 from examples.demo.kafka_data import Found
 from reprise.controller.local.run.config import Outcome, RunResult, load
 

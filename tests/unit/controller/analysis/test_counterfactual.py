@@ -7,7 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from reprise.controller.analysis.postmortem.counterfactual import Counterfactuals, counterfactuals
+from reprise.controller.analysis.postmortem.counterfactual import (
+    Counterfactuals,
+    blocking_lost,
+    counterfactuals,
+)
 from reprise.controller.analysis.postmortem.markdown import markdown
 from reprise.controller.analysis.postmortem.pictures import _availability, _queries
 from reprise.controller.analysis.postmortem.story import Story, make_story
@@ -105,6 +109,17 @@ def test_all_courses_by_hand() -> None:
         "| one more node (80 milli-CPU) | 12.1 s | -25.9 s | 3 | 36.0 s |",
     ):
         assert line in lines, line
+
+
+def test_what_blocking_recovery_loses_in_all_incidents_of_a_run() -> None:
+    planned = told(COURSE, [NONE_FIT, TWO_FIT, ALL_FIT])
+    small = told(incident({"count.1": 10}, 20), [])
+    found = blocking_lost([planned, small])
+    assert found is not None and found.measured
+    assert found.seconds == pytest.approx(65.9 + 2 * 10 / 10)
+    assert blocking_lost([small]) is None and blocking_lost([]) is None
+    never = blocking_lost([told(COURSE, [NONE_FIT, TWO_FIT])])
+    assert never is not None and not never.measured, "a third node did not come within the record"
 
 
 def test_what_would_end_a_cell_of_a_table_is_escaped() -> None:

@@ -49,6 +49,7 @@ class Runs:
             config.resource, {f"sources[{config.resource.sources[0].name}].with.batches": BATCHES}
         )
         write_run(config.out, small)
+        write_json(config.out / "plans.json", {"incidents": [], "plans": []})
         if self.spoil:
             next(config.out.glob("sink/*/*/batch-*3.*")).write_bytes(b"other rows")
         return RunResult(Outcome.DONE, config.out, {})
@@ -103,24 +104,30 @@ def test_up_refuses_to_kill_more_nodes_than_there_are(here: Path, runs: Runs) ->
 
 
 @pytest.mark.wide
-def test_the_demo_kills_eight_of_ten_and_looks_at_every_output(
+def test_the_demo_kills_eight_of_ten_and_compares_every_output(
     here: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = override(load_topology(demo_command.TOPOLOGY), {"sources[source].with.batches": BATCHES})
+    tweets = demo_command.TOPOLOGIES["tweets"]
+    small = override(load_topology(tweets), {"sources[source].with.batches": BATCHES})
     monkeypatch.setattr(demo_command, "load", lambda _: small)
-    result = reprise("demo", "--no-web", "-q")
-    assert result.exit_code == 0, result.output
-    (asked,) = runs.asked
-    assert len(asked.faults[0].nodes) == 8
-    assert f"identical: {15 * (BATCHES + 1)} pieces" in result.output
+    result = reprise("demo", "--compare", "--no-web")
+    assert [run.out.name for run in runs.asked] == ["run-1", "blocking"]
+    assert [run.resource.recovery.strategy for run in runs.asked] == ["incremental", "blocking"]
+    assert runs.asked[0].faults == runs.asked[1].faults and len(runs.asked[0].faults[0].nodes) == 8
+    for name in ("incremental", "blocking"):
+        assert f"Outputs, {name}: identical: {15 * (BATCHES + 1)} pieces" in result.output
+    assert (result.exit_code, "FAILED: no query was lost" in result.output) == (1, True)
     runs.spoil = True
     spoiled = reprise("demo", "--no-web", "-q")
-    assert (spoiled.exit_code, "different (1)" in spoiled.output) == (1, True)
+    assert "different (1)" in spoiled.output and "FAILED: outputs differ" in spoiled.output
+    assert spoiled.exit_code == 1
 
 
-def test_what_the_demo_needs_is_installed_with_it() -> None:
-    resource = load_topology(demo_command.TOPOLOGY)
-    assert len(load_faults(demo_command.FAULTS, resource.nodes.count, expand(resource))) == 9
+@pytest.mark.parametrize("example", demo_command.TOPOLOGIES)
+def test_what_the_demo_needs_is_installed_with_it(example: str) -> None:
+    resource = load_topology(demo_command.TOPOLOGIES[example])
+    faults = load_faults(demo_command.FAULTS, resource.nodes.count, expand(resource))
+    assert sum(fault.count for fault in faults if fault.action == "add") == 8
     for path in (*EXAMPLES.rglob("*.yaml"), *START.glob("*.*")):
         assert path.resolve().is_relative_to(ROOT / "examples")  # a link, so that a file has one home
 

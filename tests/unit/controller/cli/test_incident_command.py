@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from reprise.controller.cli import incident_command
-from reprise.controller.cli.incident_command import _chosen, _heartbeats, _records, export_command
+from reprise.controller.cli.incident_command import _chosen, _records, export_command
+from reprise.controller.cli.recorded import heartbeats
 from reprise.controller.cli.target import Address
 from reprise.controller.errors import ReportError
 from reprise.controller.zookeeper.recovery_records import encode_incident, encode_plan
@@ -77,12 +78,11 @@ def test_the_newest_is_meant_unless_another_is_named() -> None:
 
 
 def test_arrivals_that_a_run_has_noted(out: Path) -> None:
-    assert _heartbeats(None) == []
-    assert _heartbeats(out) == []
+    assert heartbeats(out) == []
     record(
         out, actions=[{"action": "kill", "time": 1}, {"action": "arrived", "time": 2, "nodes": ["n4", "n5"]}]
     )
-    assert _heartbeats(out) == [(2.0, "n4"), (2.0, "n5")]
+    assert heartbeats(out) == [(2.0, "n4"), (2.0, "n5")]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_arrivals_that_a_run_has_noted(out: Path) -> None:
 def test_actions_of_another_kind_are_named(out: Path, actions: object) -> None:
     record(out, actions=actions)
     with pytest.raises(ReportError, match=r"run\.json: actions"):
-        _heartbeats(out)
+        heartbeats(out)
 
 
 def test_what_was_written_is_listed(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
