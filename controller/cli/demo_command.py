@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from reprise.controller.analysis.postmortem.counterfactual import blocking_lost
+from reprise.controller.analysis.postmortem.counterfactual import blocking_loses
 from reprise.controller.cli import exits
 from reprise.controller.cli.carry_out import EXIT, carry_out
 from reprise.controller.cli.demo_verdict import judge, show, stories
@@ -37,10 +37,11 @@ TOPOLOGIES = {"tweets": EXAMPLES / "topology2.yaml", "flights": EXAMPLES / "flig
 def command(example: str, compare: bool, out: Path | None, no_web: bool, quiet: bool) -> None:
     """Kill eight of ten nodes of this machine at once, and watch the queries come back as new nodes arrive.
 
-    EXAMPLE is `tweets` (15 queries over generated tweets) or `flights` (22 queries over the flights out of New York in 2013;
-    needs `pip install 'reprise-streams[demo]'`). The demo takes three minutes on two idle cores, five with --compare.
+    EXAMPLE is `tweets` (15 queries over generated tweets) or `flights` (22 queries over the flights out of New York in
+    2013; needs `pip install 'reprise-streams[demo]'`). The demo takes two to three minutes on two idle cores, twice as
+    long with --compare.
 
-    The verdict has the downtime of each query, what blocking recovery would have lost, and whether every output is right:
+    The verdict has the downtime of each query, what blocking recovery loses at least, and whether every output is right:
     the outputs are computed again in one process without faults and compared byte by byte. Exit code 0: PASSED.
 
     \b
@@ -66,7 +67,7 @@ def command(example: str, compare: bool, out: Path | None, no_web: bool, quiet: 
     outputs = {"incremental": verified(out, resource)}
     if blocking is not None:
         outputs["blocking"] = verified(blocking.out, resource)
-    verdict = judge(run, outputs, blocking_lost(stories(out)), resource.batch_interval_s, blocking)
+    verdict = judge(run, outputs, blocking_loses(stories(out)), resource.batch_interval_s, blocking)
     show(console, verdict)
     pictures = [out / "queries.png"]
     if blocking is not None:

@@ -1,9 +1,9 @@
 """The verdict of `reprise demo`: what the failure cost each query, beside blocking recovery, and whether outputs are right.
 
 A query is down from the detection of its loss until it is back as `reprise.scheduler.back` defines it; the coordinator
-records both.  What blocking recovery would have lost on the same arrivals of nodes comes from the model of
-`controller/analysis/postmortem/counterfactual.py`, or from a second run.  A query that was not seen back makes the lost
-time a lower bound, and the verdict does not pass on it.
+records both.  A query that was not back when its incident closed is down until its output was normal again, by what was
+written.  Without a second run, blocking recovery is charged only with the time until as many nodes as before were ready: the
+least that it can lose on the same arrivals of nodes.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Verdict:
     """Summed priority of all queries, lost or not."""
     outputs: Mapping[str, Comparison]
     """Of each run, with what its operators give in one process."""
-    modelled: Took | None
-    """What blocking recovery would have lost (`counterfactual.blocking_lost`)."""
+    least_s: float | None
+    """What blocking recovery loses at least (`counterfactual.blocking_loses`)."""
     compared: bool
     """A run with blocking recovery was measured, too."""
     strict: bool
@@ -71,10 +71,10 @@ class Verdict:
 
     @property
     def blocking(self) -> Took | None:
-        """Measured where it was, else modelled."""
+        """Measured where it was, else the least."""
         if self.compared:
             return self._lost([(row.priority, row.blocking or NOT_LOST) for row in self.queries])
-        return self.modelled
+        return None if self.least_s is None else Took(self.least_s, False)
 
     def _lost(self, downtimes: Sequence[tuple[int, Took]]) -> Took:
         """Seconds of the whole topology: downtime weighted by priority."""
@@ -99,9 +99,8 @@ class Verdict:
         if not any(row.incremental for row in self.queries) or self.blocking is None:
             return "FAILED: no query was lost in a correlated failure, so there is nothing to compare."
         if self.less:
-            return (
-                "PASSED: every output is right in every byte, and less was lost than with blocking recovery."
-            )
+            beside = "blocking recovery lost" if self.compared else "blocking recovery loses at least"
+            return f"PASSED: every output is right in every byte, and less was lost than {beside}."
         why = (
             "incremental recovery did not lose less"
             if self.incremental.measured
@@ -115,7 +114,7 @@ class Verdict:
 def judge(
     incremental: RunResult,
     outputs: Mapping[str, Comparison],
-    modelled: Took | None,
+    least_s: float | None,
     interval_s: float,
     blocking: RunResult | None = None,
 ) -> Verdict:
@@ -126,12 +125,15 @@ def judge(
     one, other = _entries(runs["incremental"]), _entries(runs.get("blocking", {}))
     priorities = {q: int(entries[0]["priority"]) for q, entries in {**other, **one}.items()}
     every = priorities | {q: int(e["priority"]) for q, e in incremental.incident.get("queries", {}).items()}
-    queries = [Downtime(q, p, _took(one, q), _took(other, q)) for q, p in priorities.items()]
+    queries = [
+        Downtime(q, p, _took(one, q, runs["incremental"]), _took(other, q, runs.get("blocking", {})))
+        for q, p in priorities.items()
+    ]
     return Verdict(
         queries=tuple(sorted(queries, key=lambda row: (-row.priority, row.query))),
         total=sum(every.values()),
         outputs=outputs,
-        modelled=modelled,
+        least_s=least_s,
         compared=blocking is not None,
         strict=incremental.incident.get("order") == "strict",
         busy=_busy(runs, interval_s),
@@ -154,13 +156,17 @@ def _entries(report: Mapping[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
-def _took(found: Mapping[str, list[Any]], query: str) -> Took | None:
+def _took(found: Mapping[str, list[Any]], query: str, report: Mapping[str, Any]) -> Took | None:
     entries = found.get(query)
     if not entries:
         return None
-    seconds = sum(e["at_least_s"] if e["recovery_s"] is None else e["recovery_s"] for e in entries)
-    measured = all(entry["recovery_s"] is not None for entry in entries)
-    return Took(float(seconds), measured, sum(entry["relapses"] for entry in entries))
+    seconds = [e["at_least_s"] if e["recovery_s"] is None else e["recovery_s"] for e in entries]
+    measured = all(e["recovery_s"] is not None for e in entries)
+    again = report.get("queries", {}).get(query, {}).get("available_again_s")
+    if not measured and len(report["incidents"]) == 1 and again is not None:
+        written = report["failure"] + again - report["incidents"][0]["detected"]
+        seconds, measured = [max(written, *seconds)], True
+    return Took(float(sum(seconds)), measured, sum(entry["relapses"] for entry in entries))
 
 
 def _busy(reports: Mapping[str, Mapping[str, Any]], interval_s: float) -> str:
@@ -205,17 +211,18 @@ def _lines(verdict: Verdict) -> list[str]:
 
 
 def _times(verdict: Verdict) -> list[str]:
-    ours, theirs, model = verdict.incremental, verdict.blocking, verdict.modelled
+    ours, theirs = verdict.incremental, verdict.blocking
     found = [f"Lost, downtime weighted by priority over all queries: {ours} of the whole topology."]
     if theirs is None:
         return found
-    times = f", {theirs.seconds / ours.seconds:.1f} times as much" if ours.measured and ours.seconds else ""
+    least = "" if theirs.measured else "at least "
+    certain = ours.measured and ours.seconds > 0
+    times = f", {least}{theirs.seconds / ours.seconds:.1f} times as much" if certain else ""
     if verdict.compared:
-        beside = "" if model is None else f" (by the model {model})"
-        return [*found, f"Blocking recovery lost {theirs}{times}{beside}."]
+        return [*found, f"Blocking recovery lost {theirs}{times}."]
     return [
         *found,
-        f"Blocking recovery would have lost {theirs}{times}, by the model that `reprise incident export` explains;"
+        f"Blocking recovery loses {theirs}{times}: it restores nothing before as many nodes as before are ready."
         " `reprise demo --compare` measures it.",
     ]
 

@@ -18,7 +18,6 @@ from reprise.algorithms.arrivals.arrivals import Arrival, Schedule, myopic
 from reprise.algorithms.auto import auto
 from reprise.algorithms.problem import Deadline, Problem, StepClock
 from reprise.controller.analysis.postmortem.story import Story, instance_of
-from reprise.scheduler.back import Recovery
 from reprise.scheduler.incident import Kind, PlanRecord
 
 PLAN_WORK = 1.0
@@ -61,12 +60,10 @@ class Counterfactuals:
 def counterfactuals(story: Story) -> Counterfactuals | None:
     """What other strategies would have done; None for an incident without a plan: nothing was decided, so nothing could
     have been otherwise."""
-    planned = [plan for plan in story.plans if plan.candidates]
-    if not planned:
+    question = _question(story)
+    if question is None:
         return None
-    # another coordinator may have made it, whose clock is behind that of the one that opened the incident
-    first = replace(planned[0], time=max(planned[0].time, story.incident.opened_at))
-    instance = instance_of(first, story.incident, story.topology, "the incident's records")
+    first, instance = question
     delay = _delay(story)
     replayed = _curve(story, Course.REPLAYED, first, _schedule(story, first, instance), delay)
     size = story.new_node_free
@@ -88,19 +85,31 @@ def counterfactuals(story: Story) -> Counterfactuals | None:
     )
 
 
-def blocking_lost(stories: Iterable[Story]) -> Recovery | None:
-    """Seconds of the whole topology that blocking recovery would have lost in the incidents of a run; not measured where it
-    would have ended after the record.  None where no incident was planned query by query."""
-    found, modelled = Recovery(0.0, True), False
+def blocking_loses(stories: Iterable[Story]) -> float | None:
+    """Seconds of the whole topology that blocking recovery loses at least in the incidents of a run: it restores nothing
+    before as many nodes as before are ready, and nothing is back before it is restored.  None where no incident was planned
+    query by query; those that were not count as they were recorded."""
+    lost, planned = 0.0, False
     for story in stories:
-        course = counterfactuals(story)
-        if course is None or course.blocking is None:
-            found = replace(found, seconds=found.seconds + story.lost_s)
+        question = _question(story)
+        if question is None or story.incident.kind is Kind.BLOCKING:
+            lost += story.lost_s
             continue
-        modelled = True
-        whole = found.measured and course.blocking_at is not None
-        found = Recovery(found.seconds + course.blocking.lost_s, whole)
-    return found if modelled else None
+        planned, ready = True, _blocking_at(story, *question)
+        curve = _blocking(story, question[0], story.end if ready is None else ready)
+        assert curve is not None
+        lost += curve.lost_s
+    return lost if planned else None
+
+
+def _question(story: Story) -> tuple[PlanRecord, Instance] | None:
+    """The first plan, and what it answered; None where nothing was planned."""
+    planned = [plan for plan in story.plans if plan.candidates]
+    if not planned:
+        return None
+    # another coordinator may have made it, whose clock is behind that of the one that opened the incident
+    first = replace(planned[0], time=max(planned[0].time, story.incident.opened_at))
+    return first, instance_of(first, story.incident, story.topology, "the incident's records")
 
 
 def _recorded(story: Story) -> Curve:

@@ -9,7 +9,7 @@ import pytest
 
 from reprise.controller.analysis.postmortem.counterfactual import (
     Counterfactuals,
-    blocking_lost,
+    blocking_loses,
     counterfactuals,
 )
 from reprise.controller.analysis.postmortem.markdown import markdown
@@ -111,15 +111,16 @@ def test_all_courses_by_hand() -> None:
         assert line in lines, line
 
 
-def test_what_blocking_recovery_loses_in_all_incidents_of_a_run() -> None:
+def test_what_blocking_recovery_loses_at_least_in_all_incidents_of_a_run() -> None:
+    """Until the third node is ready, 60 s after the detection; `count.0`, the survivor, stops at the first plan."""
     planned = told(COURSE, [NONE_FIT, TWO_FIT, ALL_FIT])
     small = told(incident({"count.1": 10}, 20), [])
-    found = blocking_lost([planned, small])
-    assert found is not None and found.measured
-    assert found.seconds == pytest.approx(65.9 + 2 * 10 / 10)
-    assert blocking_lost([small]) is None and blocking_lost([]) is None
-    never = blocking_lost([told(COURSE, [NONE_FIT, TWO_FIT])])
-    assert never is not None and not never.measured, "a third node did not come within the record"
+    assert blocking_loses([planned, small]) == pytest.approx(((2 + 3 + 4) * 60 + 59) / 10 + 2 * 10 / 10)
+    assert blocking_loses([small]) is None and blocking_loses([]) is None
+    never = told(COURSE, [NONE_FIT, TWO_FIT])
+    assert blocking_loses([never]) == pytest.approx(((2 + 3 + 4) * 70 + 69) / 10), (
+        "until the end of the record"
+    )
 
 
 def test_what_would_end_a_cell_of_a_table_is_escaped() -> None:
