@@ -77,6 +77,11 @@ class Session:
             raise EmbeddedError(f"process {pid} leads no session")
         return cls(pid, process.started)
 
+    def lead(self) -> Process | None:
+        """The leader while it lives."""
+        process = inspect(self.leader)
+        return process if process and process.started == self.started and process.state not in "ZX" else None
+
 
 def members(sessions: Iterable[Session]) -> list[Process]:
     """All living members. A session id whose leader has another start time is a recycled one and has none

@@ -7,13 +7,14 @@ them.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -26,8 +27,40 @@ STARTING = "spare-host.pid"
 MODULE = "reprise.spark_jobs.node.host_process"
 ENVIRONMENT = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 """What a host has beside the variables of its executor, and Spark sets for Python."""
+WARM = "REPRISE_WARM_HOST"
+"""Variable of an agent with a host that a fork server forked: its pid, and the descriptor that takes its folder and log."""
 PAUSE_S = 5.0
 """Between two starts: one that cannot start is not tried again at once."""
+
+
+@dataclass(slots=True)
+class _Forked:
+    """A child of this process that another one forked before the agent was this process."""
+
+    pid: int
+    _code: int | None = None
+
+    def poll(self) -> int | None:
+        return self._reaped(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._reaped(0)
+
+    def _reaped(self, options: int) -> int | None:
+        if self._code is None:
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:
+                self._code = 0
+            else:
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+def _inherited() -> tuple[int, int] | None:
+    """Pid and descriptor of a host that was forked for this agent, once; its executors do not see the variable."""
+    pid, _, goes = os.environ.pop(WARM, "").partition(" ")
+    return (int(pid), int(goes)) if goes else None
 
 
 @dataclass(slots=True)
@@ -36,7 +69,8 @@ class SpareHost:
     executor's host."""
 
     clock: Callable[[], float] = time.monotonic
-    _process: subprocess.Popen[bytes] | None = None
+    _warm: tuple[int, int] | None = field(default_factory=_inherited)
+    _process: subprocess.Popen[bytes] | _Forked | None = None
     _environment: Mapping[str, str] | None = None
     _started: float = 0.0
 
@@ -53,7 +87,7 @@ class SpareHost:
                 out = opened.enter_context(output.open("ab")) if output is not None else None
             try:
                 starting.unlink(missing_ok=True)
-                self._process = subprocess.Popen(
+                self._process = self._forked(environment[FOLDER], output) or subprocess.Popen(
                     command,
                     env={**environment, **ENVIRONMENT},
                     stdin=subprocess.DEVNULL,
@@ -63,6 +97,19 @@ class SpareHost:
                 starting.write_text(str(self._process.pid), encoding="utf-8")
             except OSError as error:  # the executor's first task starts a host then
                 log.warning("event=no-spare-host reason=%r", str(error))
+
+    def _forked(self, folder: str, output: Path | None) -> _Forked | None:
+        """The host that was forked for this agent, sent to its folder; None where there is none, or it has ended."""
+        warm, self._warm = self._warm, None
+        if warm is None:
+            return None
+        try:
+            with os.fdopen(warm[1], "w", encoding="utf-8") as goes:
+                json.dump({"folder": folder, "log": str(output or "")}, goes)
+        except OSError as error:
+            log.warning("event=no-warm-host reason=%r", str(error))
+            return None
+        return _Forked(warm[0])
 
     @property
     def is_taken(self) -> bool:

@@ -31,7 +31,7 @@ from typing import Any
 
 import psutil
 
-from reprise.spark_jobs.node import spare
+from reprise.spark_jobs.node import fork_server, spare
 from reprise.spark_jobs.node.command import Command, Report
 from reprise.spark_jobs.node.host import Bundles, Host
 from reprise.spark_jobs.node.links import Links
@@ -53,12 +53,12 @@ def _lives(parent: int, created: float) -> bool:
 class Service:
     """A host and who moves it."""
 
-    def __init__(self, host: Host, home: Path) -> None:
+    def __init__(self, host: Host, home: Path, code: Code) -> None:
         self.host, self._home = host, home
         self._turn = Turn()
         self._ordered = SimpleQueue[tuple[int, int, bytes]]()
         """Exchange, round and orders that came with it."""
-        self.code = Code()
+        self.code = code
         self.stream = ""
         """Whose partitions it has, as `outliving.digest` says it."""
         self._sites: tuple[str, str, str, float] | None = None
@@ -180,16 +180,22 @@ def serve(listener: socket.socket, key: bytes, service: Service) -> None:
 
 
 def main() -> None:
-    """`python -m reprise.spark_jobs.node.host_process EXECUTOR_FOLDER EXECUTOR_PID`, or `--spare FOLDER AGENT_PID`."""
+    """`python -m reprise.spark_jobs.node.host_process EXECUTOR_FOLDER EXECUTOR_PID`, or `--spare FOLDER AGENT_PID`, or
+    `--fork-server`, which forks agents with spare hosts."""
     place: Place | None = None
+    code = Code()
     if sys.argv[1] == "--spare":
         place = Place.here(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1] == "--fork-server":
+        code.look()  # what the fork server has imported, its hosts have
+        place = Place.here(fork_server.serve(), os.getppid())
+    if place is not None:
         home, parent = spare.wait_for_claim(place.folder, place.agent)
     else:
         home, parent = Path(sys.argv[1]), int(sys.argv[2])
     name = f"host-{os.getpid()}-{secrets.token_hex(4)}"
     spill = Path(tempfile.mkdtemp(prefix="spill-", dir=home))
-    service = Service(Host(name, spill), home)
+    service = Service(Host(name, spill), home, code)
     try:
         _serve_executors(service, name, home, parent, place)
     finally:

@@ -25,6 +25,7 @@ from pathlib import Path
 from reprise.spark_jobs.node import spare
 from reprise.spark_jobs.node.meeting import announce, listen
 
+MODULE = "reprise.spark_jobs.node.host_process"
 LOOK_S = 0.5
 """How soon a host that waits notices that its agent is gone."""
 
@@ -114,7 +115,11 @@ class Place:
                     os.set_inheritable(int(opened.name), False)
         with contextlib.suppress(OSError):
             os.chdir(self.cwd)
-        os.execve(sys.executable, sys.orig_argv, spare.started_with())
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", MODULE, "--spare", str(self.folder), str(self.agent)],
+            spare.started_with(),
+        )
 
 
 def wait_for_next(

@@ -70,10 +70,11 @@ context = SparkContext(conf=configuration(master, "ready", {
     "spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
     "spark.executor.extraJavaOptions": executor_options, "spark.driver.extraJavaOptions": driver_options}))
 withdraw = announce(context)
-while not (hosts := executors(context, here)):
+while not (found := executors(context, here)):
     time.sleep(0.1)
-began, met = warm(context, hosts[0])
-print("READY", hosts[0], met - began, flush=True)
+host = next(iter(found))
+began, met = warm(context, host)
+print("READY", host, met - began, flush=True)
 sys.stdin.read()
 withdraw()
 context.stop()

@@ -7,7 +7,6 @@ cluster is for.
 
 import shlex
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from reprise.controller.errors import NodeExistsError as NodeIsAliveError
 from reprise.controller.local.cluster import addresses, launch
 from reprise.controller.local.cluster.class_archive import ensure_archive
 from reprise.controller.local.cluster.config import ClusterConfig
+from reprise.controller.local.cluster.fork_server import ForkServer
 from reprise.controller.local.cluster.process_reaper import ProcessReaper
 from reprise.controller.local.cluster.zookeeper import ZooKeeperServer
 from reprise.controller.zookeeper import node_record as node_tree
@@ -42,8 +42,8 @@ Progress = Callable[[str], None]
 @dataclass(slots=True)
 class _Node:
     host: str
-    agent: "subprocess.Popen[bytes]"
     session: Session
+    """Led by the agent."""
 
 
 class EmbeddedCluster:
@@ -57,6 +57,7 @@ class EmbeddedCluster:
         self._named = 0
         self._started_nodes = 0
         self._reaper: ProcessReaper | None = None
+        self._fork_server: ForkServer | None = None
         self._zk: ZooKeeperSession | None = None
 
     # life
@@ -104,6 +105,9 @@ class EmbeddedCluster:
         self.applications.mkdir(mode=0o700)
         self._secret = SparkSecret(reaper.scratch / "spark-driver.conf")
         self._secret.write()
+        self._fork_server = ForkServer(
+            self._daemon_environment(head), self.log_dir / "fork-server.log", config.start_timeout_s
+        )
         self._start_master(head)
         self.zookeeper.wait_ready()
         self._zk = make_client(self.zk_hosts, 10.0, self.zk_environment())
@@ -147,11 +151,12 @@ class EmbeddedCluster:
             if client is not None:
                 client.close()
             reaper, self._reaper = self._reaper, None
+            fork_server, self._fork_server = self._fork_server, None
+            if fork_server is not None:
+                fork_server.close()
+            self._nodes.clear()
             if reaper is not None:
                 reaper.close()
-            for node in self._nodes.values():
-                node.agent.wait()
-            self._nodes.clear()
 
     def __enter__(self) -> "EmbeddedCluster":
         if self._reaper is None:
@@ -174,12 +179,13 @@ class EmbeddedCluster:
             if name in self._nodes:
                 raise NodeIsAliveError(f"node {name} is alive")
             host = self._hosts.take()
-            process, session = launch.spawn(
+            assert self._fork_server is not None
+            session = self._fork_server.spawn(
                 self._agent_command(name, host, requested),
                 self._daemon_environment(host) | self.zk_environment(),
                 self.log_dir / f"{name}-agent.log",
             )
-            self._nodes[name] = _Node(host, process, session)
+            self._nodes[name] = _Node(host, session)
             return name
 
     def _agent_command(self, name: str, host: str, requested: float) -> list[str]:
@@ -212,7 +218,6 @@ class EmbeddedCluster:
             sessions = [node.session for node in chosen.values()]
             processes.kill(lambda: processes.members(sessions))
             for name, node in chosen.items():
-                node.agent.wait()
                 self._hosts.give_back(node.host)
                 del self._nodes[name]
 
@@ -223,7 +228,8 @@ class EmbeddedCluster:
                 folder = self._running().scratch / "nodes" / name
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / GRACE).write_text(f"{grace_s}\n", encoding="utf-8")
-                node.agent.send_signal(signal.SIGTERM)
+                if (agent := node.session.lead()) is not None:
+                    processes.send(agent, signal.SIGTERM)
 
     def freeze(self, names: Iterable[str]) -> None:
         """SIGSTOP all processes of these nodes: they stay, hold their connections, and answer nobody."""
@@ -247,9 +253,9 @@ class EmbeddedCluster:
 
         def ready() -> bool:
             for name, node in wanted.items():
-                if (code := node.agent.poll()) is not None:
+                if node.session.lead() is None:
                     log = self.log_dir / f"{name}-agent.log"
-                    raise StartError(f"node {name}: agent ended with {code}: {launch.tail(log)}")
+                    raise StartError(f"node {name}: the agent has ended: {launch.tail(log)}")
             fresh = {name for name, record in self.arrived().items() if name in wanted} - seen
             for name in sorted(fresh):
                 progress(f"node {name} at {wanted[name].host} has arrived ({len(seen) + 1}/{len(wanted)})")

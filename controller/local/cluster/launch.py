@@ -18,22 +18,13 @@ _TAIL = 2000
 def spawn(
     command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> tuple[subprocess.Popen[bytes], Session]:
-    """Start `command` as leader of a new session; both its outputs are appended to `log`.
-
-    The caller's environment is inherited but for Spark's and the JVM's own variables, which could redirect
-    anything.
-    """
-    inherited = {
-        k: v
-        for k, v in os.environ.items()
-        if not k.startswith(("SPARK_", "_SPARK_", "PYSPARK_", "JAVA_TOOL", "JDK_JAVA"))
-    }
+    """Start `command` as leader of a new session; both its outputs are appended to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     try:
         with log.open("ab") as out:
             process = subprocess.Popen(
                 command,
-                env=inherited | dict(environment),
+                env=with_inherited(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -42,6 +33,16 @@ def spawn(
     except OSError as error:
         raise StartError(f"{command[0]} does not start: {error}") from error
     return process, Session.of(process.pid)
+
+
+def with_inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` on top of the caller's, without Spark's and the JVM's own variables, which could redirect anything."""
+    inherited = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("SPARK_", "_SPARK_", "PYSPARK_", "JAVA_TOOL", "JDK_JAVA"))
+    }
+    return inherited | dict(environment)
 
 
 def tail(log: Path) -> str:

@@ -24,6 +24,7 @@ from reprise.spark_jobs.node import meeting, shim
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.host_process import Service, serve
 from reprise.spark_jobs.node.meeting import listen, meet
+from reprise.spark_jobs.node.outliving import Code
 from reprise.spark_jobs.topology import load_text
 from tools.testbed.local_engine import World, tick
 
@@ -67,7 +68,7 @@ class Node:
         record = {"name": self.name, "key": self.key.hex(), "pid": os.getpid()}
         (self.home / shim.HANDSHAKE).write_text(json.dumps(record))
         self.thread = threading.Thread(
-            target=serve, args=(self.listener, self.key, Service(self.host, self.home)), daemon=True
+            target=serve, args=(self.listener, self.key, Service(self.host, self.home, Code())), daemon=True
         )
         self.thread.start()
 

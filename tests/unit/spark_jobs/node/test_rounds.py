@@ -16,6 +16,7 @@ from reprise.spark_jobs.node.command import Command, Install, Report
 from reprise.spark_jobs.node.host import Host
 from reprise.spark_jobs.node.host_process import Service
 from reprise.spark_jobs.node.links import DRIVER, FROM_INLET, INLET, OUTLET
+from reprise.spark_jobs.node.outliving import Code
 from reprise.spark_jobs.node.rounds import (
     Kind,
     decode_answer,
@@ -37,7 +38,7 @@ class Driver:
 
     def __init__(self, home: Path) -> None:
         self.home, self.host = home, Host("host-1", home / "spill")
-        self.service = Service(self.host, home)
+        self.service = Service(self.host, home, Code())
         self._dispatch = Dispatch(expand(RESOURCE))
         self.job = 0
 
