@@ -99,8 +99,8 @@ class Verdict:
         if not any(row.incremental for row in self.queries) or self.blocking is None:
             return "FAILED: no query was lost in a correlated failure, so there is nothing to compare."
         if self.less:
-            beside = "blocking recovery lost" if self.compared else "blocking recovery loses at least"
-            return f"PASSED: every output is right in every byte, and less was lost than {beside}."
+            beside = "blocking recovery" if self.compared else "the least that blocking recovery can lose"
+            return f"PASSED: every output is right in every byte, and incremental recovery lost less than {beside}."
         why = (
             "incremental recovery did not lose less"
             if self.incremental.measured
