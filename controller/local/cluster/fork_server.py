@@ -55,6 +55,7 @@ class ForkServer:
             answer = self._asked(json.dumps(request).encode() + b"\n")
         except BaseException as error:
             self._process.kill()  # its next answer would be that to this request
+            self._process.wait()  # else the next request may find it alive
             if not isinstance(error, OSError | ValueError):
                 raise
             raise StartError(f"the fork server does not answer: {error}: {launch.tail(self._log)}") from error

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -41,13 +41,11 @@ def lives(pid: int) -> bool:
     return process is not None and process.state not in "ZX"
 
 
-def pid_of_host(folder: Path) -> int:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if (folder / spare.HANDSHAKE).exists():
-            return int((folder / spare.STARTING).read_text())
+def within_seconds(condition: Callable[[], bool], limit_s: float = 30.0) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not (held := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    raise AssertionError((folder / "agent.log").read_text())
+    return held
 
 
 def test_agent_and_host_are_one_session_and_the_host_ends_with_its_agent(
@@ -55,9 +53,11 @@ def test_agent_and_host_are_one_session_and_the_host_ends_with_its_agent(
 ) -> None:
     session = server.spawn([sys.executable, "-c", AGENT, str(tmp_path)], {}, tmp_path / "agent.log")
     try:
-        host = psutil.Process(pid_of_host(tmp_path))
+        log = tmp_path / "agent.log"
+        assert within_seconds((tmp_path / spare.HANDSHAKE).exists), log.read_text()
+        assert within_seconds(lambda: log.read_text() == "_Forked\n"), log.read_text()
+        host = psutil.Process(int((tmp_path / spare.STARTING).read_text()))
         assert (host.ppid(), os.getsid(host.pid)) == (session.leader, session.leader)
-        assert (tmp_path / "agent.log").read_text() == "_Forked\n"
         assert sum(host.cpu_times()[:2]) < 0.3, "it imports nothing"
     finally:
         os.kill(session.leader, signal.SIGKILL)
@@ -69,14 +69,11 @@ def test_a_host_whose_agent_ends_before_it_has_a_folder_ends(server: ForkServer,
     session = server.spawn(
         [sys.executable, "-c", "import os; print(os.environ['REPRISE_WARM_HOST'])"], {}, tmp_path / "log"
     )
-    deadline = time.monotonic() + 10
-    while not (said := (tmp_path / "log").read_text()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    host = int(said.split()[0])
+    log = tmp_path / "log"
+    assert within_seconds(lambda: log.read_text().endswith("\n"))
+    host = int(log.read_text().split()[0])
     assert host != session.leader
-    while lives(host) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not lives(host)
+    assert within_seconds(lambda: not lives(host))
 
 
 def test_a_command_that_does_not_start_is_named_and_the_next_one_starts(
@@ -93,8 +90,7 @@ def test_an_agent_that_ends_at_once_is_the_leader_of_no_living_session(
     server: ForkServer, tmp_path: Path
 ) -> None:
     sessions = [server.spawn(["/bin/true"], {}, tmp_path / "log") for _ in range(10)]
-    time.sleep(0.2)
-    assert [session.lead() for session in sessions] == [None] * 10
+    assert within_seconds(lambda: [session.lead() for session in sessions] == [None] * 10)
 
 
 def test_a_fork_server_that_was_killed_is_started_again(server: ForkServer, tmp_path: Path) -> None:
