@@ -48,12 +48,8 @@ class _Forked:
 
     def _reaped(self, options: int) -> int | None:
         if self._code is None:
-            try:
-                pid, status = os.waitpid(self.pid, options)
-            except ChildProcessError:
-                self._code = 0
-            else:
-                self._code = os.waitstatus_to_exitcode(status) if pid else None
+            pid, status = os.waitpid(self.pid, options)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
 
@@ -87,7 +83,9 @@ class SpareHost:
                 out = opened.enter_context(output.open("ab")) if output is not None else None
             try:
                 starting.unlink(missing_ok=True)
-                self._process = self._forked(environment[FOLDER], output) or subprocess.Popen(
+                if self._forked(starting, output):
+                    return
+                self._process = subprocess.Popen(
                     command,
                     env={**environment, **ENVIRONMENT},
                     stdin=subprocess.DEVNULL,
@@ -98,18 +96,22 @@ class SpareHost:
             except OSError as error:  # the executor's first task starts a host then
                 log.warning("event=no-spare-host reason=%r", str(error))
 
-    def _forked(self, folder: str, output: Path | None) -> _Forked | None:
-        """The host that was forked for this agent, sent to its folder; None where there is none, or it has ended."""
+    def _forked(self, starting: Path, output: Path | None) -> bool:
+        """Send the host that was forked for this agent to its folder.  False: there is none, or it has ended."""
         warm, self._warm = self._warm, None
         if warm is None:
-            return None
+            return False
+        self._process = _Forked(warm[0])
+        starting.write_text(str(warm[0]), encoding="utf-8")  # first: a task may take the host at once
         try:
             with os.fdopen(warm[1], "w", encoding="utf-8") as goes:
-                json.dump({"folder": folder, "log": str(output or "")}, goes)
+                place = {"folder": str(starting.parent), "log": str(output or ""), "agent": os.getpid()}
+                json.dump(place, goes)
         except OSError as error:
             log.warning("event=no-warm-host reason=%r", str(error))
-            return None
-        return _Forked(warm[0])
+            self._process.poll()
+            return False
+        return True
 
     @property
     def is_taken(self) -> bool:

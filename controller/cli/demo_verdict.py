@@ -1,9 +1,9 @@
 """The verdict of `reprise demo`: what the failure cost each query, beside blocking recovery, and whether outputs are right.
 
 A query is down from the detection of its loss until it is back as `reprise.scheduler.back` defines it; the coordinator
-records both.  A query that was not back when its incident closed is down until its output was normal again, by what was
-written.  Without a second run, blocking recovery is charged only with the time until as many nodes as before were ready: the
-least that it can lose on the same arrivals of nodes.
+records both.  In a run with one incident, a query that was not back when the incident closed is down until its output was
+normal again, by what was written.  Without a second run, blocking recovery is charged only with the time until as many nodes
+as before were ready: the least that it can lose on the same arrivals of nodes.
 """
 
 from __future__ import annotations

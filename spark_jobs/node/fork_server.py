@@ -5,9 +5,9 @@ session.  The leader forks the host, and becomes the node's agent by exec: agent
 the agent's child, as where the agent starts a spare host itself (`reprise.spark_jobs.node.spare`).  The host waits for its
 folder on a pipe whose other end the agent inherits.
 
-Requests are JSON lines on standard input: `command`, `environment` and `log` of an agent.  The answer is a line with its
-pid and its start in clock ticks since boot, or with the reason why it did not start.  The fork server ends when its standard
-input does.
+Requests and answers are JSON lines on the socket that is standard input.  A request has `command`, `environment` and `log`
+of an agent.  The answer has its pid and its start in clock ticks since boot, or the reason why it did not start.  The fork
+server ends when its owner closes the socket.
 
 Only one thread of this process may run Python: a fork has no other one.
 """
@@ -27,8 +27,8 @@ WARM = "REPRISE_WARM_HOST"
 """Variable of the agent: pid of its host, and the descriptor that takes the host's folder and log."""
 
 
-def serve() -> Path:
-    """Fork a node for each request.  Returns in each host: the folder in which it is to wait."""
+def serve() -> tuple[Path, int]:
+    """Fork a node for each request.  Returns in each host: the folder in which it is to wait, and the pid of its agent."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nodes that end leave no zombie
     gc.collect()
     gc.freeze()  # hosts share what was imported: their collectors do not write to it
@@ -36,7 +36,7 @@ def serve() -> Path:
         answer = _fork_node(json.loads(line))
         if isinstance(answer, int):
             return _folder(answer)
-        print(json.dumps(answer), flush=True)
+        os.write(0, json.dumps(answer).encode() + b"\n")
     os._exit(0)
 
 
@@ -84,7 +84,7 @@ def _lead(request: dict[str, Any], tells: int) -> int:
         os._exit(127)
 
 
-def _folder(waiting: int) -> Path:
+def _folder(waiting: int) -> tuple[Path, int]:
     """Wait for what the agent sends; ends with the agent."""
     with os.fdopen(waiting, encoding="utf-8") as told:
         sent = told.read()
@@ -96,4 +96,4 @@ def _folder(waiting: int) -> Path:
         for number in (1, 2):
             os.dup2(log, number)
         os.close(log)
-    return Path(place["folder"])
+    return Path(place["folder"]), int(place["agent"])

@@ -188,7 +188,7 @@ def main() -> None:
         place = Place.here(Path(sys.argv[2]), int(sys.argv[3]))
     elif sys.argv[1] == "--fork-server":
         code.look()  # what the fork server has imported, its hosts have
-        place = Place.here(fork_server.serve(), os.getppid())
+        place = Place.here(*fork_server.serve())
     if place is not None:
         home, parent = spare.wait_for_claim(place.folder, place.agent)
     else:

@@ -180,11 +180,15 @@ class EmbeddedCluster:
                 raise NodeIsAliveError(f"node {name} is alive")
             host = self._hosts.take()
             assert self._fork_server is not None
-            session = self._fork_server.spawn(
-                self._agent_command(name, host, requested),
-                self._daemon_environment(host) | self.zk_environment(),
-                self.log_dir / f"{name}-agent.log",
-            )
+            try:
+                session = self._fork_server.spawn(
+                    self._agent_command(name, host, requested),
+                    self._daemon_environment(host) | self.zk_environment(),
+                    self.log_dir / f"{name}-agent.log",
+                )
+            except StartError:
+                self._hosts.give_back(host)
+                raise
             self._nodes[name] = _Node(host, session)
             return name
 
