@@ -28,6 +28,8 @@ from rich.console import Console
 
 from benchmarks import command
 from benchmarks.recovery_show import Grid
+from reprise.controller.agent import processes
+from reprise.controller.errors import EmbeddedError
 from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.run.config import Outcome, RunConfig, load
 from reprise.controller.local.run.supervisor import run_topology
@@ -70,21 +72,26 @@ class _Cpu:
         incident = state.observation.incident
         for instance, start in incident.starts.items() if incident is not None else ():
             if StartPhase.WORK in start.at and instance not in self.spent:
-                self.spent[instance] = _cpu_seconds(instance.rpartition("#")[0])
+                with suppress(EmbeddedError):  # it has been lost meanwhile
+                    self.spent[instance] = _cpu_seconds(instance.rpartition("#")[0])
 
 
 def _cpu_seconds(node: str) -> float:
-    """User and system time of all living processes of a node, which are one session, and of children that have ended."""
-    seconds, session = 0.0, None
+    """User and system time of all living processes of a node, and of their children that have ended.  EmbeddedError: the
+    node is gone."""
+    seconds = 0.0
+    for member in processes.members([_session(node)]):
+        with suppress(psutil.NoSuchProcess):
+            seconds += sum(psutil.Process(member.pid).cpu_times()[:4])
+    return seconds
+
+
+def _session(node: str) -> processes.Session:
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
         if "reprise.controller.agent.agent" in line and line[line.index("--node") + 1] == node:
-            session = process.pid
-    for process in psutil.process_iter(["cpu_times"]):
-        with suppress(ProcessLookupError):
-            if os.getsid(process.pid) == session and (times := process.info["cpu_times"]) is not None:
-                seconds += times.user + times.system + times.children_user + times.children_system
-    return seconds
+            return processes.Session.of(process.pid)
+    raise EmbeddedError(f"node {node} has no agent")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -25,7 +25,6 @@ from pathlib import Path
 from reprise.spark_jobs.node import spare
 from reprise.spark_jobs.node.meeting import announce, listen
 
-MODULE = "reprise.spark_jobs.node.host_process"
 LOOK_S = 0.5
 """How soon a host that waits notices that its agent is gone."""
 
@@ -117,7 +116,7 @@ class Place:
             os.chdir(self.cwd)
         os.execve(
             sys.executable,
-            [sys.executable, "-m", MODULE, "--spare", str(self.folder), str(self.agent)],
+            [sys.executable, "-m", spare.MODULE, "--spare", str(self.folder), str(self.agent)],
             spare.started_with(),
         )
 

@@ -68,7 +68,7 @@ def _executor_pid() -> int:
 def _start(home: Path, executor: int) -> None:
     with (home / LOG).open("ab") as log:
         subprocess.Popen(
-            [sys.executable, "-m", "reprise.spark_jobs.node.host_process", str(home), str(executor)],
+            [sys.executable, "-m", spare.MODULE, str(home), str(executor)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

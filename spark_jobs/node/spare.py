@@ -30,6 +30,8 @@ FOLDER = "REPRISE_SPARE_HOST"
 STREAM = "REPRISE_STREAM"
 """Variable of the executor: which stream its driver runs, where hosts outlive executors; a host that has waited with
 partitions of another one is not taken (`reprise.spark_jobs.node.outliving`)."""
+MODULE = "reprise.spark_jobs.node.host_process"
+"""What a host runs, whoever starts it."""
 HANDSHAKE = "spare-host.json"
 STARTING = "spare-host.pid"
 """File beside it, written by the agent: pid of the host that it has started, until that is taken."""

@@ -16,7 +16,7 @@ import pytest
 
 from reprise.controller.agent import spare_host
 from reprise.controller.agent.spare_host import SpareHost
-from reprise.spark_jobs.node import outliving, shim, spare
+from reprise.spark_jobs.node import shim, spare
 from reprise.spark_jobs.node.meeting import announced
 from tests.support.spare_node import PHASE, SpareNode
 
@@ -77,7 +77,7 @@ def test_an_archive_or_another_order_is_refused_and_spark_s_own_archives_are_not
 def test_agent_and_host_use_the_same_names() -> None:
     assert spare_host.FOLDER == spare.FOLDER
     assert spare_host.STARTING == spare.STARTING
-    assert spare_host.MODULE == outliving.MODULE == "reprise.spark_jobs.node.host_process"
+    assert spare_host.MODULE == spare.MODULE == "reprise.spark_jobs.node.host_process"
     assert spare.ONE_THREAD.items() <= spare_host.ENVIRONMENT.items()
 
 
