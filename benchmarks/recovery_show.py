@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.recovery_measure import Curve
+from reprise.scheduler.node_start import StartPhase
 
 COLOURS = {
     "best-case": "#2e8b57", "incremental": "#1f5f99", "operator-centric": "#b7791f", "blocking": "#b03a2e",
@@ -43,7 +44,7 @@ class Grid:
         console.print(table)
 
 
-def plot(curves: Mapping[str, Curve], title: str, path: Path) -> Path:
+def plot(curves: Mapping[str, Curve], title: str, horizon_s: float, path: Path) -> Path:
     """Available queries above, mean relative latency of the lost queries below; ticks at the foot: a node arrived."""
     figure = Figure(figsize=(9, 6.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -51,7 +52,8 @@ def plot(curves: Mapping[str, Curve], title: str, path: Path) -> Path:
     for index, (name, curve) in enumerate(curves.items()):
         colour = COLOURS.get(name, FALLBACK[index % len(FALLBACK)])
         top.step(curve.elapsed, curve.available, where="post", color=colour, lw=1.7, label=name)
-        top.plot(curve.arrivals, [-0.6 - 0.7 * index] * len(curve.arrivals), "|", color=colour, ms=8, mew=1.5)
+        came = curve.nodes.get(StartPhase.HEARTBEAT, ())
+        top.plot(came, [-0.6 - 0.7 * index] * len(came), "|", color=colour, ms=8, mew=1.5)
         bottom.plot(curve.elapsed, curve.relative, color=colour, lw=1.4)
     for axes in (top, bottom):
         axes.axvline(0.0, color="#22282e", lw=1.0, ls="--")
@@ -62,6 +64,7 @@ def plot(curves: Mapping[str, Curve], title: str, path: Path) -> Path:
     bottom.set_yscale("log")
     bottom.set_ylabel("relative latency of the lost queries, mean")
     bottom.set_xlabel("seconds since the failure")
+    bottom.set_xlim(-5.0, horizon_s)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     return path

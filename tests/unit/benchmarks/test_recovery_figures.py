@@ -1,21 +1,31 @@
-"""The arithmetic of the recovery benchmark: areas, the bound, the expected order."""
+"""The arithmetic of the recovery benchmark: areas, bounds, causes, the expected order."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import recovery
 from benchmarks.recovery_measure import (
+    AVAILABLE,
+    BOUNDS,
+    CAUGHT_UP,
+    OUTPUT,
+    RESTORED,
     Curve,
     area,
     bound_steps,
     curve_of,
+    first_output,
     greatest_share,
+    ladder,
     order_broken,
     worth,
 )
+from reprise.controller.local.report.history import Writes
+from reprise.scheduler.node_start import StartPhase
 
 
 def curve(**changes: Any) -> Curve:
@@ -24,11 +34,17 @@ def curve(**changes: Any) -> Curve:
         "share": (1.0, 0.0, 0.5, 1.0),
         "available": (2, 0, 1, 2),
         "relative": (1.0, 1.0, 9.0, 1.0),
-        "arrivals": (4.0,),
         "lost_nodes": 1,
+        "priorities": {"a.0": 3, "b.0": 1},
+        "nodes": {StartPhase.REQUESTED: (3.0,), StartPhase.HEARTBEAT: (4.0,), StartPhase.READY: (6.0,)},
+        "queries": {RESTORED: {"a.0": 1.0, "b.0": 7.0}, OUTPUT: {"a.0": 2.0, "b.0": 9.0}},
         "again_s": 10.0,
     }
     return Curve(**values | changes)
+
+
+def writes(*at: float) -> Writes:
+    return Writes(np.arange(len(at), dtype=np.int64), np.array(at), np.array(at))
 
 
 @pytest.mark.parametrize(
@@ -40,25 +56,67 @@ def test_area_begins_at_the_failure_and_keeps_the_last_value(until: float, expec
 
 
 def test_the_bound_rises_with_each_arrival() -> None:
-    assert bound_steps(curve(), 2, lambda alive: alive / 2) == [(0.0, 0.5), (4.0, 1.0)]
+    assert bound_steps((4.0, -1.0), 1, lambda alive: alive / 3) == [(0.0, 1 / 3), (0.0, 2 / 3), (4.0, 1.0)]
 
 
 def test_worth_of_a_run() -> None:
     found = worth(curve(), 2, lambda alive: alive / 2, 10.0)
-    assert (found.area_s, found.bound_s, found.lost_s) == pytest.approx((4.0, 8.0, 6.0))
-    assert found.of_bound == pytest.approx(0.5)
+    assert (found.area_s, found.asked_s, found.heartbeat_s, found.lost_s) == pytest.approx(
+        (4.0, 8.5, 8.0, 6.0)
+    )
+    assert (found.of_asked, found.of_bound) == pytest.approx((4 / 8.5, 0.5))
 
 
-def test_the_greatest_share_of_topology_2() -> None:
-    """Ten nodes run everything, none nothing, and one more node never allows less."""
+def test_each_cause_takes_its_share_of_the_area() -> None:
+    found = ladder(curve(), 2, lambda alive: alive / 2, 10.0)
+    assert [name for name, _ in found] == ["no failure", *BOUNDS.values(), RESTORED, OUTPUT, "measured"]
+    # restored: (3 x 9 s + 1 x 3 s) / 4; first output: (3 x 8 s + 1 x 1 s) / 4
+    assert [value for _, value in found] == pytest.approx([10.0, 8.5, 8.0, 7.0, 7.5, 6.25, 4.0])
+
+
+def test_a_query_that_never_came_back_counts_as_gone_until_the_horizon() -> None:
+    found = dict(ladder(curve(queries={RESTORED: {"a.0": 1.0}}), 2, lambda alive: alive / 2, 10.0))
+    assert found[RESTORED] == pytest.approx(3 * 9 / 4)
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        ([96, 97, 98, 99, 100, 101, 109, 110], 9.0),
+        ([96, 97, 98, 99, 107, 108, 120], 7.0),  # the first silence, not the longest one
+        ([96, 97, 98, 99, 100, 101, 102, 103], 0.0),
+        ([96, 97, 98, 99, 100], None),
+        ([], None),
+    ],
+    ids=["silent", "silent-again", "never-silent", "never-back", "no-output"],
+)
+def test_the_first_output_ends_the_first_silence(at: list[int], expected: float | None) -> None:
+    assert first_output(writes(*map(float, at)), 100.0) == expected
+
+
+def test_the_first_query_that_is_back() -> None:
+    assert curve().first_s == 2.0
+    assert curve(queries={}).first_s is None
+
+
+@pytest.mark.parametrize(("room", "two"), [("scarce", 18 / 75), ("ample", 1.0)])
+def test_the_greatest_share_of_topology_2(room: str, two: float) -> None:
+    """Ten nodes run everything, no node nothing, and one more node never allows less."""
     options = recovery._options(["--out", "x"])
-    resource = recovery.topology(options, "incremental", 0)
+    resource = recovery.topology(options, room, "incremental", 0)
     share = greatest_share(resource, recovery.cpu_milli(resource))
     found = [share(alive) for alive in (0, 1, 2, 3, 10)]
     assert found == sorted(found)
     assert found[0] == 0.0
-    assert found[2] == pytest.approx(18 / 75)  # source, parser, o0 and o1: priorities 10 and 8 of 75
+    assert found[2] == pytest.approx(two)  # scarce: source, parser, o0 and o1, priorities 10 and 8 of 75
     assert found[-1] == 1.0
+
+
+def test_a_stream_lasts_beyond_the_horizon() -> None:
+    options = recovery._options(["--out", "x", "--horizon", "50", "--interval", "0.3"])
+    source = recovery.topology(options, "scarce", "incremental", 0).sources[0].parameters
+    assert source["batches"] == 300
+    assert source["interval"] == "0.3s"
 
 
 @pytest.mark.parametrize(
@@ -75,23 +133,47 @@ def test_the_expected_order(areas: dict[str, float], broken: int) -> None:
 
 
 def test_a_curve_from_a_report() -> None:
+    requested = {"requested": 25.0, "heartbeat": 26.0}
     report = {
+        "zero": 1000.0,
         "failure": 20.0,
-        "incidents": [{"queries": {"a.0": {}}}],
-        "queries": {"a.0": {"available_again_s": 8.0}, "b.0": {"available_again_s": 0.0}},
-        "timeline": [
-            {"what": "kill", "elapsed": 20.0, "detail": "n3 n4"},
-            {"what": "arrived", "elapsed": 26.0, "detail": "n5"},
+        "incidents": [
+            {
+                "queries": {"a.0": {"restored": 24.0, "caught_up": None}},
+                "node_starts": {
+                    "n5#1": {"ended": {**requested, "ready": 27.5}},
+                    "n6#1": {"ended": requested},
+                },
+            }
         ],
+        "queries": {
+            "a.0": {"available_again_s": 8.0, "priority": 2, "limit_s": 3.0, "baseline_s": 1.0},
+            "b.0": {"available_again_s": 0.0, "priority": 1, "limit_s": 3.0, "baseline_s": 1.0},
+        },
+        "timeline": [{"what": "kill", "elapsed": 20.0, "detail": "n3 n4"}],
         "series": {
-            "elapsed": [10.0, 19.0, 21.0],
-            "share": [1.0, 1.0, 0.5],
-            "available": [2, 2, 1],
-            "relative_latency": {"a.0": [1.0, 1.0, 7.0], "b.0": [1.0, 1.0, 1.0]},
+            "elapsed": [10.0, 19.0, 21.0, 28.0],
+            "share": [1.0, 1.0, 0.5, 1.0],
+            "available": [2, 2, 1, 2],
+            "relative_latency": {"a.0": [1.0, 1.0, 7.0, 1.0], "b.0": [1.0, 1.0, 1.0, 1.0]},
         },
     }
-    found = curve_of(report)
-    assert found == Curve((-1.0, 1.0), (1.0, 0.5), (2, 1), (1.0, 7.0), (6.0,), 2, 8.0)
+    found = curve_of(report, {"a.0": writes(1018.0, 1019.0, 1020.0, 1026.0)})
+    assert found == Curve(
+        elapsed=(-1.0, 1.0, 8.0),
+        share=(1.0, 0.5, 1.0),
+        available=(2, 1, 2),
+        relative=(1.0, 7.0, 1.0),
+        lost_nodes=2,
+        priorities={"a.0": 2, "b.0": 1},
+        nodes={
+            StartPhase.REQUESTED: (5.0, 5.0), StartPhase.HEARTBEAT: (6.0, 6.0), StartPhase.READY: (7.5,),
+        },
+        queries={
+            RESTORED: {"a.0": 4.0}, OUTPUT: {"a.0": 6.0}, CAUGHT_UP: {}, AVAILABLE: {"a.0": 8.0, "b.0": 0.0},
+        },
+        again_s=8.0,
+    )  # fmt: skip
 
 
 def test_more_nodes_cannot_be_lost_than_there_are(capsys: pytest.CaptureFixture[str]) -> None:
