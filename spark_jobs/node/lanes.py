@@ -1,8 +1,9 @@
 """In which order the partitions of a node move: those that keep up first, and those that catch up share what is left.
 
-A partition catches up where its next batch has been due for `LATE_S`, as after a restoration.  Of these those move first
-that have had the least time for their weight, the priority of the most valuable query that needs them.  One that keeps up
-waits for `SHARE_S` and one batch at most, and none of those that catch up waits for ever.
+A partition catches up where its next batch has been due for `LATE_S`, as after a restoration.  Its weight is the priority of
+the most valuable query that needs it.  The partition of the greatest weight moves first, so that one query after the other
+is back; in one of `FAIR` turns the partition moves first that has had the least time for its weight, so that no partition
+waits for ever.  One that keeps up waits for `SHARE_S` and one batch at most.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from reprise.spark_jobs.topology import Topology
 LATE_S = 1.0
 SHARE_S = 0.005
 """For those that catch up, until those that keep up are looked at again."""
+FAIR = 4
+"""One in so many turns goes by the time that each has had."""
 
 
 def weights_of(topology: Topology) -> dict[str, int]:
@@ -42,6 +45,7 @@ class Lanes:
     has had least."""
     _idle: set[str] = field(default_factory=set)
     """Of these, those that could not move since another one did."""
+    _turn: int = 0
 
     def divide(self, partitions: Iterable[str], late: Callable[[str], bool]) -> list[str]:
         """Returns those of `partitions` that keep up, in their order; the rest is in `catching_up` from now on."""
@@ -55,7 +59,11 @@ class Lanes:
 
     def catching_up(self) -> Iterator[str]:
         """Those that catch up, in the order in which they move."""
-        return iter(sorted(self._spent, key=lambda p: (p in self._idle, self._spent[p])))
+        self._turn = (self._turn + 1) % FAIR
+        fair = sorted(self._spent, key=lambda p: (p in self._idle, self._spent[p]))
+        if self._turn:
+            fair.sort(key=lambda p: (p in self._idle, -self.weights.get(p, 1)))
+        return iter(fair)
 
     def took(self, partition: str, seconds: float, moved: bool) -> None:
         """It has had its turn."""
