@@ -12,10 +12,11 @@ import atexit
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from reprise.controller.agent.announcing import announce
@@ -100,8 +101,8 @@ def parse(progress: list[dict[str, Any]]) -> list[Trigger]:
     return found
 
 
-def session(options: argparse.Namespace) -> Any:
-    """A Spark session with one core on each of `options.nodes` executors, all of them registered."""
+def session(options: argparse.Namespace, more: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """A Spark session with one core on each of `options.nodes` executors, all of them registered.  `more`: settings."""
     from pyspark.sql import SparkSession
 
     settings = {
@@ -114,6 +115,7 @@ def session(options: argparse.Namespace) -> Any:
         "spark.sql.shuffle.partitions": str(options.nodes),
         "spark.sql.streaming.numRecentProgressUpdates": "100000",
         **({"spark.executor.extraClassPath": options.class_path} if options.class_path else {}),
+        **more,
     }
     builder = SparkSession.builder.master(options.master).appName("structured")
     for key, value in settings.items():

@@ -20,7 +20,9 @@ import numpy as np
 
 from reprise.algorithms import FailedQuery, Instance, NodeCapacity, PartitionCost, solve
 from reprise.algorithms.cpu import milli_cpu
-from reprise.controller.local.report.history import Writes
+from reprise.controller.local.report.history import Seconds, Writes
+from reprise.controller.local.report.latency import criterion_for
+from reprise.controller.local.report.output_availability import output_availability
 from reprise.scheduler.node_start import StartPhase
 from reprise.spark_jobs.topology import StreamTopology, expand
 
@@ -52,7 +54,9 @@ class Curve:
     queries: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What has come back -> query -> when (`RETURNS`); a query that never did is left out."""
     again_s: float | None = None
-    """Until every query was available for good; None: not in this run."""
+    """Until every query was available for good; None: not by the horizon."""
+    last_s: float = NEVER
+    """The last output of the run."""
 
     @property
     def first_s(self) -> float | None:
@@ -66,12 +70,15 @@ RESTORED, OUTPUT, CAUGHT_UP, AVAILABLE = RETURNS = (
     "queries from when they have caught up",
     "queries from when they are available",
 )
-"""How a query comes back, in this order; available is what the criterion says, the first time."""
+"""How a query comes back, in this order; it is available by the criterion, the first time since its first output."""
 BOUNDS = {
     StartPhase.REQUESTED: "bound, nodes from the request",
     StartPhase.HEARTBEAT: "bound, nodes from the heartbeat",
     StartPhase.READY: "bound, nodes from when the exchange reaches them",
 }
+WHOLE, MEASURED = "no failure", "measured"
+CAUSES = (WHOLE, *BOUNDS.values(), *RETURNS, MEASURED)
+"""What is counted in a ladder of causes, from the greatest area to the measured one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,57 +105,109 @@ class Worth:
         return self.horizon_s - self.area_s
 
 
-def curve_of(report: Mapping[str, Any], writes: Mapping[str, Writes], lead_s: float = 5.0) -> Curve | None:
-    """From an incident.json and the outputs of the run; None when it has no series or nothing failed."""
-    if "series" not in report or report["failure"] is None:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a contestant left behind; all times are unix seconds."""
+
+    zero: float
+    """When its stream began."""
+    failure: float
+    writes: Mapping[str, Writes]
+    priorities: Mapping[str, int]
+    lost_nodes: int
+    nodes: Mapping[StartPhase, tuple[float, ...]]
+    """When each new node had passed a phase."""
+    returns: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What its records tell of how queries came back (`RETURNS`) -> query -> when."""
+
+
+def evidence_of(report: Mapping[str, Any], writes: Mapping[str, Writes]) -> Evidence | None:
+    """From an incident.json and the outputs of the run; None when nothing was written or failed."""
+    if report.get("failure") is None or not writes:
         return None
-    failure, series = float(report["failure"]), report["series"]
-    rows = [k for k, t in enumerate(series["elapsed"]) if t - failure >= -lead_s]
-    incidents = report["incidents"]
-    failed = {q for i in incidents for q in i["queries"]} or set(series["relative_latency"])
-    latencies = [series["relative_latency"][q] for q in sorted(failed)]
-    elapsed = np.array([series["elapsed"][k] - failure for k in rows])
-    late = [one["available_again_s"] for one in report["queries"].values()]
-    down = [line for line in report["timeline"] if line["what"] == "kill"]
-    return Curve(
-        elapsed=tuple(float(t) for t in elapsed),
-        share=tuple(series["share"][k] for k in rows),
-        available=tuple(series["available"][k] for k in rows),
-        relative=tuple(sum(one[k] for one in latencies) / len(latencies) for k in rows),
-        lost_nodes=sum(len(str(line["detail"]).split()) for line in down),
-        priorities={q: one["priority"] for q, one in report["queries"].items()},
-        nodes=_starts([start["ended"] for i in incidents for start in i["node_starts"].values()], failure),
-        queries={
-            RESTORED: _first(incidents, "restored", failure),
-            OUTPUT: {
-                q: found
-                for q, one in writes.items()
-                if (found := first_output(one, report["zero"] + failure)) is not None
-            },
-            CAUGHT_UP: _first(incidents, "caught_up", failure),
-            AVAILABLE: {
-                q: found
-                for q, one in report["queries"].items()
-                if (found := _available(one, series["relative_latency"][q], rows, elapsed)) is not None
-            },
+    zero, incidents = float(report["zero"]), report["incidents"]
+    starts = [start["ended"] for incident in incidents for start in incident["node_starts"].values()]
+    failure = zero + float(report["failure"])
+    lost = {query for incident in incidents for query in incident["queries"]}
+    returns: dict[str, dict[str, float]] = {
+        what: {query: failure for query in report["queries"] if query not in lost}
+        for what in (RESTORED, CAUGHT_UP)
+    }
+    for incident in incidents:
+        for query, one in incident["queries"].items():
+            for what, event in ((RESTORED, "restored"), (CAUGHT_UP, "caught_up")):
+                if one[event] is not None:
+                    returns[what].setdefault(query, zero + one[event])
+    return Evidence(
+        zero=zero,
+        failure=failure,
+        writes=writes,
+        priorities={query: one["priority"] for query, one in report["queries"].items()},
+        lost_nodes=sum(
+            len(str(line["detail"]).split()) for line in report["timeline"] if line["what"] == "kill"
+        ),
+        nodes={
+            phase: tuple(sorted(zero + start[phase] for start in starts if phase in start))
+            for phase in BOUNDS
         },
-        again_s=None if None in late else max(late, default=0.0),
+        returns=returns,
     )
 
 
-def _starts(starts: Sequence[Mapping[str, float]], failure: float) -> Mapping[StartPhase, tuple[float, ...]]:
-    return {
-        phase: tuple(sorted(start[phase] - failure for start in starts if phase in start)) for phase in BOUNDS
+def curve_of(evidence: Evidence, interval_s: float, horizon_s: float, lead_s: float = 5.0) -> Curve:
+    """Availability until the horizon by the criterion that all contestants share, for batches of `interval_s`."""
+    failure, end = evidence.failure, evidence.failure + horizon_s
+    writes = {query: _until(one, end) for query, one in evidence.writes.items()}
+    found = output_availability(
+        writes, evidence.priorities, (evidence.zero, end), failure, False, criterion_for(interval_s)
+    )
+    assert found is not None
+    since = found.grid - failure
+    shown = np.flatnonzero((since >= -lead_s) & (since <= horizon_s))
+    down = [s for s in found.queries.values() if not s.available[since >= 0].all()] or [
+        *found.queries.values()
+    ]
+    again = [found.again_s(query) for query in found.queries]
+    output = {query: first_output(one, failure) for query, one in writes.items()}
+    back = {
+        OUTPUT: output,
+        AVAILABLE: {q: _available(one.available, since, output.get(q)) for q, one in found.queries.items()},
+        **{what: {q: at - failure for q, at in times.items()} for what, times in evidence.returns.items()},
     }
+    return Curve(
+        elapsed=tuple(float(t) for t in since[shown]),
+        share=tuple(float(s) for s in found.share[shown]),
+        available=tuple(int(n) for n in found.count[shown]),
+        relative=tuple(float(r) for r in np.mean([one.relative[shown] for one in down], axis=0)),
+        lost_nodes=evidence.lost_nodes,
+        priorities=evidence.priorities,
+        nodes={phase: tuple(at - failure for at in times) for phase, times in evidence.nodes.items()},
+        queries={
+            what: {q: at for q, at in times.items() if at is not None}
+            for what, times in back.items()
+            if times
+        },
+        again_s=None if None in again else max((at for at in again if at is not None), default=0.0),
+        last_s=max(float(one.written.max()) for one in evidence.writes.values() if one.written.size)
+        - failure,
+    )
 
 
-def _first(incidents: Sequence[Mapping[str, Any]], event: str, failure: float) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for incident in incidents:
-        for query, one in incident["queries"].items():
-            if one[event] is not None:
-                found.setdefault(query, one[event] - failure)
-    return found
+def _until(writes: Writes, end: float) -> Writes:
+    kept = writes.written <= end
+    return Writes(writes.batches[kept], writes.due[kept], writes.written[kept])
+
+
+def _available(
+    available: np.ndarray[Any, np.dtype[np.bool_]], since: Seconds, output: float | None
+) -> float | None:
+    """When a query was available from its first `output` on; 0 where it had been throughout, None where it never was."""
+    if output is None:
+        return None
+    if available[(since >= 0) & (since <= output)].all():
+        return 0.0
+    up = np.flatnonzero(available & (since >= output))
+    return float(since[up[0]]) if up.size else None
 
 
 def first_output(writes: Writes, failure: float) -> float | None:
@@ -162,19 +221,6 @@ def first_output(writes: Writes, failure: float) -> float | None:
         if later > failure and later - earlier > limit:
             return float(later - failure)
     return 0.0 if since.size and since[-1] > failure + limit else None
-
-
-def _available(
-    query: Mapping[str, Any], relative: Sequence[float], rows: Sequence[int], elapsed: np.ndarray[Any, Any]
-) -> float | None:
-    """When a query was available for the first time after it was not; 0 where it always was, None where it never was."""
-    limit = query["limit_s"] / max(query["baseline_s"], 1e-3)
-    there = np.array([relative[k] < limit for k in rows])
-    down = np.flatnonzero(~there & (elapsed >= 0))
-    if not down.size:
-        return 0.0
-    up = np.flatnonzero(there[down[0] :])
-    return float(elapsed[down[0] + up[0]]) if up.size else None
 
 
 def area(steps: Steps, until: float) -> float:
@@ -229,18 +275,17 @@ def ladder(curve: Curve, nodes: int, share: Share, horizon_s: float) -> list[tup
 
     The last entry is the measured area.  Relapses make it less than the entry before it, because a query counts there from
     the first time on.  The moment in which a lost query still counts as available makes it more."""
-    found = [("no failure", horizon_s)]
+    found = [(WHOLE, horizon_s)]
     alive = nodes - curve.lost_nodes
     for phase, name in BOUNDS.items():
-        if phase in curve.nodes:
+        if curve.nodes.get(phase):
             found.append((name, area(bound_steps(curve.nodes[phase], alive, share), horizon_s)))
     total = sum(curve.priorities.values())
     for name in RETURNS:
-        if name in curve.queries:
-            at = curve.queries[name]
+        if at := curve.queries.get(name):
             there = (p * (horizon_s - min(at.get(q, NEVER), horizon_s)) for q, p in curve.priorities.items())
             found.append((name, sum(there) / total))
-    return [*found, ("measured", area(list(zip(curve.elapsed, curve.share, strict=True)), horizon_s))]
+    return [*found, (MEASURED, area(list(zip(curve.elapsed, curve.share, strict=True)), horizon_s))]
 
 
 def order_broken(areas: Mapping[str, float]) -> list[str]:

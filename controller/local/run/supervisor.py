@@ -140,7 +140,7 @@ class _Run:
     def _cluster(self, standby: int) -> Iterator[EmbeddedCluster]:
         wanted = self.config.resource.nodes.count + standby
         if self.config.cluster is not None:
-            _resize(self.config.cluster, wanted, self.progress)
+            resize(self.config.cluster, wanted, self.progress)
             yield self.config.cluster
             return
         resource = self.config.resource
@@ -304,7 +304,8 @@ def _free_root(cluster: EmbeddedCluster, config: RunConfig) -> str:
     return root
 
 
-def _resize(cluster: EmbeddedCluster, wanted: int, progress: Callable[[str], None]) -> None:
+def resize(cluster: EmbeddedCluster, wanted: int, progress: Callable[[str], None]) -> None:
+    """Kill or start nodes until `wanted` are there, and wait for those that are not."""
     names = sorted(cluster.nodes, key=natural)
     cluster.kill(names[wanted:])
     added = [cluster.add_node() for _ in range(wanted - len(names))]

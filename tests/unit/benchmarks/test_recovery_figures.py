@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import recovery
+from benchmarks import recovery, recovery_runs
 from benchmarks.recovery_measure import (
     AVAILABLE,
     BOUNDS,
@@ -15,9 +15,11 @@ from benchmarks.recovery_measure import (
     OUTPUT,
     RESTORED,
     Curve,
+    Evidence,
     area,
     bound_steps,
     curve_of,
+    evidence_of,
     first_output,
     greatest_share,
     ladder,
@@ -102,9 +104,9 @@ def test_the_first_query_that_is_back() -> None:
 @pytest.mark.parametrize(("room", "two"), [("scarce", 18 / 75), ("ample", 1.0)])
 def test_the_greatest_share_of_topology_2(room: str, two: float) -> None:
     """Ten nodes run everything, no node nothing, and one more node never allows less."""
-    options = recovery._options(["--out", "x"])
-    resource = recovery.topology(options, room, "incremental", 0)
-    share = greatest_share(resource, recovery.cpu_milli(resource))
+    options = recovery.parse(["--out", "x"])
+    resource = recovery_runs.topology(options, room, "incremental", 0)
+    share = greatest_share(resource, recovery_runs.cpu_milli(resource))
     found = [share(alive) for alive in (0, 1, 2, 3, 10)]
     assert found == sorted(found)
     assert found[0] == 0.0
@@ -113,8 +115,8 @@ def test_the_greatest_share_of_topology_2(room: str, two: float) -> None:
 
 
 def test_a_stream_lasts_beyond_the_horizon() -> None:
-    options = recovery._options(["--out", "x", "--horizon", "50", "--interval", "0.3"])
-    source = recovery.topology(options, "scarce", "incremental", 0).sources[0].parameters
+    options = recovery.parse(["--out", "x", "--horizon", "50", "--interval", "0.3"])
+    source = recovery_runs.topology(options, "scarce", "incremental", 0).sources[0].parameters
     assert source["batches"] == 300
     assert source["interval"] == "0.3s"
 
@@ -132,9 +134,9 @@ def test_the_expected_order(areas: dict[str, float], broken: int) -> None:
     assert len(order_broken(areas)) == broken
 
 
-def test_a_curve_from_a_report() -> None:
+def report(**changes: Any) -> dict[str, Any]:
     requested = {"requested": 25.0, "heartbeat": 26.0}
-    report = {
+    found = {
         "zero": 1000.0,
         "failure": 20.0,
         "incidents": [
@@ -146,37 +148,60 @@ def test_a_curve_from_a_report() -> None:
                 },
             }
         ],
-        "queries": {
-            "a.0": {"available_again_s": 8.0, "priority": 2, "limit_s": 3.0, "baseline_s": 1.0},
-            "b.0": {"available_again_s": 0.0, "priority": 1, "limit_s": 3.0, "baseline_s": 1.0},
-        },
+        "queries": {"a.0": {"priority": 2}, "b.0": {"priority": 1}},
         "timeline": [{"what": "kill", "elapsed": 20.0, "detail": "n3 n4"}],
-        "series": {
-            "elapsed": [10.0, 19.0, 21.0, 28.0],
-            "share": [1.0, 1.0, 0.5, 1.0],
-            "available": [2, 2, 1, 2],
-            "relative_latency": {"a.0": [1.0, 1.0, 7.0, 1.0], "b.0": [1.0, 1.0, 1.0, 1.0]},
-        },
     }
-    found = curve_of(report, {"a.0": writes(1018.0, 1019.0, 1020.0, 1026.0)})
-    assert found == Curve(
-        elapsed=(-1.0, 1.0, 8.0),
-        share=(1.0, 0.5, 1.0),
-        available=(2, 1, 2),
-        relative=(1.0, 7.0, 1.0),
-        lost_nodes=2,
+    return found | changes
+
+
+def test_evidence_from_a_report() -> None:
+    written = {"a.0": writes(1018.0)}
+    found = evidence_of(report(), written)
+    assert found == Evidence(
+        zero=1000.0,
+        failure=1020.0,
+        writes=written,
         priorities={"a.0": 2, "b.0": 1},
+        lost_nodes=2,
         nodes={
-            StartPhase.REQUESTED: (5.0, 5.0), StartPhase.HEARTBEAT: (6.0, 6.0), StartPhase.READY: (7.5,),
+            StartPhase.REQUESTED: (1025.0, 1025.0), StartPhase.HEARTBEAT: (1026.0, 1026.0),
+            StartPhase.READY: (1027.5,),
         },
-        queries={
-            RESTORED: {"a.0": 4.0}, OUTPUT: {"a.0": 6.0}, CAUGHT_UP: {}, AVAILABLE: {"a.0": 8.0, "b.0": 0.0},
-        },
-        again_s=8.0,
+        returns={RESTORED: {"a.0": 1024.0, "b.0": 1020.0}, CAUGHT_UP: {"b.0": 1020.0}},
     )  # fmt: skip
+    assert evidence_of(report(failure=None), written) is None
+    assert evidence_of(report(), {}) is None
+
+
+def test_a_curve_until_the_horizon() -> None:
+    """Batches of a second; `a.0` is silent for 10 s and then catches up, and `b.0` never was lost."""
+    dues = np.arange(980.0, 1060.0)
+    late = np.where((dues > 1000) & (dues < 1010), 1010.0, dues + 0.1)
+    batches = np.arange(1, 81, dtype=np.int64)
+    evidence = Evidence(
+        zero=980.0,
+        failure=1000.0,
+        writes={"a.0": Writes(batches, dues, late), "b.0": Writes(batches, dues, dues + 0.1)},
+        priorities={"a.0": 2, "b.0": 1},
+        lost_nodes=1,
+        nodes={StartPhase.REQUESTED: (1004.0,)},
+        returns={RESTORED: {"a.0": 1009.0}},
+    )
+    found = curve_of(evidence, 1.0, 30.0)
+    assert found.elapsed[0] >= -5.0 and 29.5 < found.elapsed[-1] <= 30.0
+    assert found.share[0] == found.share[-1] == 1.0
+    assert min(found.share) == pytest.approx(1 / 3)
+    assert found.queries[OUTPUT] == pytest.approx({"a.0": 10.0, "b.0": 0.0})
+    assert found.queries[RESTORED] == {"a.0": 9.0}
+    assert found.queries[AVAILABLE]["b.0"] == 0.0
+    assert 10.0 <= found.queries[AVAILABLE]["a.0"] == found.again_s
+    assert found.again_s is not None and found.again_s < 15.0
+    assert found.nodes == {StartPhase.REQUESTED: (4.0,)}
+    assert found.last_s == pytest.approx(59.1)
+    assert max(found.relative) > 20
 
 
 def test_more_nodes_cannot_be_lost_than_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        recovery._options(["--out", "x", "--nodes", "4", "--kill", "5"])
+        recovery.parse(["--out", "x", "--nodes", "4", "--kill", "5"])
     assert "--kill" in capsys.readouterr().err

@@ -110,9 +110,9 @@ def test_with_standby_nodes_nobody_has_to_arrive(
 
 def test_a_cluster_that_is_lent_has_as_many_nodes_as_the_run_wants_and_the_oldest_stay() -> None:
     cluster = Nodes("n10", "n2", "n1")
-    supervisor._resize(cluster, 2, lambda _: None)  # type: ignore[arg-type]
+    supervisor.resize(cluster, 2, lambda _: None)  # type: ignore[arg-type]
     assert cluster.names == ["n2", "n1"], "n10 is the newest, whatever comes first in the alphabet"
-    supervisor._resize(cluster, 4, lambda _: None)  # type: ignore[arg-type]
+    supervisor.resize(cluster, 4, lambda _: None)  # type: ignore[arg-type]
     assert cluster.names == ["n2", "n1", "n102", "n103"]
     assert {*cluster.waited} >= {"n1", "n2", "n102", "n103"}
 

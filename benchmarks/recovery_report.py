@@ -1,0 +1,191 @@
+"""The results of the recovery benchmark: tables for each room, the causes of losses, and what a seed did not show."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import recovery_measure as measure
+from benchmarks.overhead_report import verdicts
+from benchmarks.recovery_runs import PEERS, Run, cpu_milli, topology
+from benchmarks.recovery_show import Grid, plot, ratio, seconds, spread
+from reprise.controller.local.report.compare import compare
+
+LAST_S = 10.0
+"""A run whose last output is so long before the horizon did not get there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tables, sentences, and the figures behind them."""
+
+    title: str
+    grids: tuple[Grid, ...]
+    lines: tuple[str, ...]
+    figures: list[dict[str, Any]]
+
+    def markdown(self) -> str:
+        """All of it as one page."""
+        parts = [f"# {self.title}\n", *(g.markdown() for g in self.grids), *(f"{x}\n" for x in self.lines)]
+        return "\n".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    run: Run
+    curve: measure.Curve | None
+    entry: dict[str, Any]
+
+
+def report(runs: Sequence[Run], options: argparse.Namespace) -> Report:
+    """What these runs have shown."""
+    figures: list[dict[str, Any]] = []
+    grids: list[Grid] = []
+    lines: list[str] = []
+    title = f"{options.work}, {options.kill} of {options.nodes} nodes lost ({options.order})"
+    for room in dict.fromkeys(run.room for run in runs):
+        resource = topology(options, room, "incremental", 0)
+        share = measure.greatest_share(resource, cpu_milli(resource))
+        found = [_measured(run, share, options) for run in runs if run.room == room]
+        for seed in sorted({one.run.seed for one in found}):
+            mine = [one for one in found if one.run.seed == seed]
+            lines += [f"**{room}, seed {seed}: {text}**" for text in _problems(mine, options.horizon)]
+            curves = {one.run.contestant: one.curve for one in mine if one.curve is not None}
+            name = f"{title}, {room} room, seed {seed}"
+            plot(curves, name, options.horizon, options.out / f"recovery-{room}-{seed}.png")
+        entries = [one.entry for one in found]
+        grids += [_table(room, entries), _means(room, entries), _ladders(room, entries)]
+        if room == "scarce" or options.work == "counts":
+            lines += [f"{room} room:", *verdicts(_ratios(entries), f"recovery, {options.work}")]
+        figures += entries
+    if not any(line.startswith("**") for line in lines):
+        lines.append("All runs ended, and no output was wrong.")
+    return Report(title, tuple(grids), tuple(lines), figures)
+
+
+def _measured(run: Run, share: measure.Share, options: argparse.Namespace) -> _Measured:
+    entry: dict[str, Any] = {
+        "room": run.room,
+        "seed": run.seed,
+        "contestant": run.contestant,
+        "reason": run.reason,
+        "load": run.load,
+    }
+    if run.evidence is None:
+        return _Measured(run, None, entry)
+    curve = measure.curve_of(run.evidence, options.interval, options.horizon)
+    value = measure.worth(curve, run.nodes, share, options.horizon)
+    return _Measured(
+        run,
+        curve,
+        entry
+        | {
+            "area_s": value.area_s,
+            "bound_asked_s": value.asked_s,
+            "bound_heartbeat_s": value.heartbeat_s,
+            "of_asked": value.of_asked,
+            "of_bound": value.of_bound,
+            "lost_s": value.lost_s,
+            "horizon_s": options.horizon,
+            "first_s": curve.first_s,
+            "again_s": curve.again_s,
+            "relapses": run.relapses,
+            "lost_nodes": curve.lost_nodes,
+            "nodes": {phase.value: at for phase, at in curve.nodes.items()},
+            "ladder": measure.ladder(curve, run.nodes, share, options.horizon),
+        },
+    )
+
+
+def _problems(found: Sequence[_Measured], horizon_s: float) -> list[str]:
+    """What this seed did not show: ends, length, order, right outputs."""
+    wrong = [f"{one.run.contestant}: {one.run.reason}" for one in found if one.run.reason]
+    wrong += [
+        f"the last output of {one.run.contestant} was {one.curve.last_s:.0f} s after the failure, before the horizon"
+        for one in found
+        if one.curve is not None and one.curve.last_s < horizon_s - LAST_S
+    ]
+    if found[0].run.room == "scarce":
+        areas = {one.run.contestant: one.entry["area_s"] for one in found if "area_s" in one.entry}
+        wrong += measure.order_broken(areas)
+    ended = [one.run for one in found if not one.run.reason and one.run.contestant not in PEERS]
+    for run in ended[1:]:
+        same = compare(ended[0].out, run.out)
+        if not same.identical:
+            wrong.append(
+                f"output of {run.contestant} differs from that of {ended[0].contestant}: {len(same.missing)} missing, "
+                f"{len(same.extra)} extra, {len(same.different)} different"
+            )
+    return wrong
+
+
+def _ratios(figures: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Areas of two contestants over all seeds, by the names of ranges.yaml."""
+    total: dict[str, float] = {}
+    for entry in figures:
+        total[entry["contestant"]] = total.get(entry["contestant"], 0.0) + float(entry.get("area_s", 0.0))
+    pairs = (
+        ("incremental", "best-case"),
+        *((other, "incremental") for other in total if other != "incremental"),
+    )
+    return {f"{a} / {b}": total[a] / total[b] for a, b in pairs if a in total and total.get(b)}
+
+
+def _table(room: str, figures: Sequence[dict[str, Any]]) -> Grid:
+    columns = (
+        "contestant", "seed", "first back, s", "all back, s", "relapses", "lost, s", "area / bound from heartbeats",
+        "from requests", "load",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            str(e["contestant"]),
+            str(e["seed"]),
+            seconds(e.get("first_s")),
+            seconds(e.get("again_s")),
+            "-" if e.get("relapses") is None else str(e["relapses"]),
+            seconds(e.get("lost_s")),
+            ratio(e["of_bound"]) if "of_bound" in e else "-",
+            ratio(e["of_asked"]) if "of_asked" in e else "-",
+            f"{e['load'][0]:g} -> {e['load'][1]:g}",
+        )
+        for e in figures
+    )
+    return Grid(f"{room} room: availability, weighted by priority, until the horizon", columns, rows)
+
+
+def _means(room: str, figures: Sequence[dict[str, Any]]) -> Grid:
+    columns = ("contestant", "runs", "lost, s", "area / bound from heartbeats", "from requests")
+    rows = []
+    for contestant in dict.fromkeys(str(e["contestant"]) for e in figures):
+        mine = [e for e in figures if e["contestant"] == contestant and "area_s" in e]
+        if mine:
+            spreads = (spread([float(e[k]) for e in mine]) for k in ("lost_s", "of_bound", "of_asked"))
+            rows.append((contestant, str(len(mine)), *spreads))
+    return Grid(f"{room} room: mean over seeds (range)", columns, tuple(rows))
+
+
+def _ladders(room: str, figures: Sequence[dict[str, Any]]) -> Grid:
+    """Area with one cause of loss after the other, mean over seeds, and what each takes."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for entry in figures:
+        for cause, value in entry.get("ladder", ()):
+            found.setdefault(cause, {}).setdefault(entry["contestant"], []).append(value)
+    contestants = list(dict.fromkeys(e["contestant"] for e in figures))
+    rows, before = [], dict[str, float]()
+    for cause in (cause for cause in measure.CAUSES if cause in found):
+        cells = []
+        for contestant in contestants:
+            values = found[cause].get(contestant)
+            if not values:
+                cells.append("-")
+                continue
+            mean = sum(values) / len(values)
+            step = f" ({mean - before[contestant]:+.1f})" if contestant in before else ""
+            cells.append(f"{mean:.1f}{step}")
+            before[contestant] = mean
+        rows.append((cause, *cells))
+    return Grid(
+        f"{room} room: area, s, with one cause after the other", ("counted", *contestants), tuple(rows)
+    )
