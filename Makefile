@@ -96,8 +96,9 @@ bench-planners: setup  ## fig. 16 of the paper, planners against the optimum; wh
 	nice $(BIN)/python -m benchmarks.planners --out out/planners
 	nice $(BIN)/python -m benchmarks.planners_domains
 
-bench-recovery: setup  ## figs. 12 and 15: incremental, blocking, operator-centric, best case
+bench-recovery: setup  ## fig. 12 by four strategies; equal work by Flink and Structured Streaming after equal losses (4 h)
 	$(BIN)/python -m benchmarks.recovery --out out/bench-recovery
+	$(BIN)/python -m benchmarks.recovery --out out/bench-recovery-engines --work counts
 
 bench-checkpoints: setup  ## one query lost by each checkpointing protocol: restart, recovery, what was stored, skipped, useless
 	$(BIN)/python -m benchmarks.checkpoints --out out/bench-checkpoints
@@ -132,6 +133,7 @@ bench-notice: setup  ## 4 of 8 nodes are lost: with ten seconds of notice agains
 
 bench-node-start: setup  ## how long a node takes from the request for it to its first work, by phase
 	$(BIN)/python -m benchmarks.node_start --out out/bench-node-start
+	$(BIN)/python -m benchmarks.node_start --out out/bench-node-starts --together 4
 
 bench-overhead: setup  ## what the machinery costs while nothing fails, and Structured Streaming beside it
 	$(BIN)/python -m benchmarks.overhead --out out/bench-overhead

@@ -25,8 +25,6 @@ from benchmarks.recovery_runs import PEERS, ROOMS, STRATEGIES, WORKS, Run, cpu_m
 from benchmarks.recovery_schedule import ALL, ORDERS
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 
-SCOPES = ("auto", "ancestors", "global")
-
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
@@ -84,12 +82,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--order", choices=ORDERS, default="nodes")
     parser.add_argument("--topological", dest="order", action="store_const", const="topological")
     parser.add_argument("--reverse", dest="order", action="store_const", const="reverse")
-    parser.add_argument(
-        "--scope",
-        choices=SCOPES,
-        default="auto",
-        help="what goes back with what was lost, where the strategy lets others go on",
-    )
     parser.add_argument(
         "--rooms",
         nargs="+",

@@ -216,7 +216,7 @@ def first_output(writes: Writes, failure: float) -> float | None:
     at = np.unique(writes.written)
     before = np.diff(at[(at > failure - USUAL_S) & (at <= failure)])
     limit = max(SILENCE_S, 2 * float(np.median(before)) if before.size else 0.0)
-    since = at[at > failure - limit]
+    since = at[max(0, int(np.searchsorted(at, failure, side="right")) - 1) :]
     for earlier, later in pairwise(since):
         if later > failure and later - earlier > limit:
             return float(later - failure)

@@ -146,7 +146,6 @@ def topology(options: argparse.Namespace, room: str, strategy: str, seed: int) -
             "sources[source].with.batches": _batches(options),
             "sources[source].with.seed": _seed_of_source(seed),
             "batch.interval": f"{options.interval:g}s",
-            "recovery.scope": options.scope,
             "nodes.cpu": f"{round(1000 * ROOMS[room] / options.nodes)}m",
         },
     )

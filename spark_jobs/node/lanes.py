@@ -2,8 +2,8 @@
 
 A partition catches up where its next batch has been due for `LATE_S`, as after a restoration.  Its weight is the priority of
 the most valuable query that needs it.  The partition of the greatest weight moves first, so that one query after the other
-is back; in one of `FAIR` turns the partition moves first that has had the least time for its weight, so that no partition
-waits for ever.  One that keeps up waits for `SHARE_S` and one batch at most.
+is back.  One in `FAIR` parts of the time goes to the partition that has had the least for its weight, so that no partition
+waits for ever.  A partition that keeps up waits for `SHARE_S` and one batch at most.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LATE_S = 1.0
 SHARE_S = 0.005
 """For those that catch up, until those that keep up are looked at again."""
 FAIR = 4
-"""One in so many turns goes by the time that each has had."""
+"""One in so many seconds goes by the time that each has had."""
 
 
 def weights_of(topology: Topology) -> dict[str, int]:
@@ -45,7 +45,11 @@ class Lanes:
     has had least."""
     _idle: set[str] = field(default_factory=set)
     """Of these, those that could not move since another one did."""
-    _turn: int = 0
+    _fair: bool = False
+    """How the turn that runs was given."""
+    _first_s: float = 0.0
+    _fair_s: float = 0.0
+    """Time of all turns by weight, and of all others."""
 
     def divide(self, partitions: Iterable[str], late: Callable[[str], bool]) -> list[str]:
         """Returns those of `partitions` that keep up, in their order; the rest is in `catching_up` from now on."""
@@ -59,15 +63,17 @@ class Lanes:
 
     def catching_up(self) -> Iterator[str]:
         """Those that catch up, in the order in which they move."""
-        self._turn = (self._turn + 1) % FAIR
-        fair = sorted(self._spent, key=lambda p: (p in self._idle, self._spent[p]))
-        if self._turn:
-            fair.sort(key=lambda p: (p in self._idle, -self.weights.get(p, 1)))
-        return iter(fair)
+        self._fair = self._fair_s * (FAIR - 1) < self._first_s
+        found = sorted(self._spent, key=lambda p: (p in self._idle, self._spent[p]))
+        if not self._fair:
+            found.sort(key=lambda p: (p in self._idle, -self.weights.get(p, 1)))
+        return iter(found)
 
     def took(self, partition: str, seconds: float, moved: bool) -> None:
         """It has had its turn."""
         self._spent[partition] += seconds / self.weights.get(partition, 1)
+        self._fair_s += seconds * self._fair
+        self._first_s += seconds * (not self._fair)
         if moved:
             self._idle.clear()
         else:

@@ -88,9 +88,10 @@ def test_a_query_that_never_came_back_counts_as_gone_until_the_horizon() -> None
         ([96, 97, 98, 99, 107, 108, 120], 7.0),  # the first silence, not the longest one
         ([96, 97, 98, 99, 100, 101, 102, 103], 0.0),
         ([96, 97, 98, 99, 100], None),
+        ([94, 95, 96, 97, 130, 131], 30.0),  # silent before the failure already
         ([], None),
     ],
-    ids=["silent", "silent-again", "never-silent", "never-back", "no-output"],
+    ids=["silent", "silent-again", "never-silent", "never-back", "silent-before", "no-output"],
 )
 def test_the_first_output_ends_the_first_silence(at: list[int], expected: float | None) -> None:
     assert first_output(writes(*map(float, at)), 100.0) == expected
