@@ -3,9 +3,9 @@
     python -m benchmarks.recovery --out DIR [--work topology2|counts] [--seeds 3] [--nodes 10] [--kill 8]
         [--order nodes|topological|reverse] [--rooms scarce ample] [--contestants incremental blocking] [--busy 0]
 
-One cluster for each room, the same tweets, losses and requests for nodes for every contestant of a seed.  `topology2` is the
-work of the paper, by the strategies of this project; `counts` is done by other engines, too.  Each run that does not end,
-and each output that is wrong, is named.  The exit code is 0 also when the expected order was not seen: this is no test.
+All contestants of a seed get the same tweets, lose as many nodes, and request new ones at the same times.  `topology2` is
+the work of the paper, for the strategies of this project.  `counts` is for other engines, too.  The report names runs that
+did not end and outputs that are wrong.  The exit code is 0 also when the expected order was not seen: this is no test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from benchmarks import command
+from benchmarks import command, recovery_peers
 from benchmarks.recovery_report import report
 from benchmarks.recovery_runs import PEERS, ROOMS, STRATEGIES, WORKS, Run, cpu_milli, run, topology
 from benchmarks.recovery_schedule import ALL, ORDERS
@@ -65,6 +65,8 @@ def _runs(options: argparse.Namespace, room: str, console: Console) -> Iterator[
     announced = cpu_milli(topology(options, room, "incremental", 0))
     config = ClusterConfig(nodes=options.nodes, cpu_milli=announced, start_timeout_s=400.0)
     with EmbeddedCluster(config) as cluster:
+        if any(PEERS[one][0] is recovery_peers.flink for one in options.contestants if one in PEERS):
+            recovery_peers.prepare_flink(cluster)  # before the first run, as it may fail
         for seed in range(options.seeds):
             for contestant in options.contestants:
                 console.print(f"{room} room, seed {seed}: {contestant} ...", highlight=False)
@@ -105,8 +107,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     if not 0 < options.kill < options.nodes:
         parser.error(f"--kill: must lie between 1 and {options.nodes - 1}, found {options.kill}")
     options.contestants = options.contestants or list(WORKS[options.work])
-    if options.work == "topology2" and (peers := [one for one in options.contestants if one in PEERS]):
-        parser.error(f"--contestants: {', '.join(peers)} cannot do topology2; give --work counts")
+    if peers := [one for one in options.contestants if one in PEERS]:
+        if options.work == "topology2":
+            parser.error(f"--contestants: {', '.join(peers)} cannot do topology2; give --work counts")
+        if options.order != "nodes":
+            parser.error(
+                f"--order: {', '.join(peers)} lose their youngest nodes, so only `nodes` is possible"
+            )
     return options
 
 

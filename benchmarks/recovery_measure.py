@@ -2,9 +2,10 @@
 
 The yardstick is the bound that the arrivals of nodes allow: at each moment the greatest summed priority of whole queries
 that the nodes alive then can run under the CPU cap, as if every partition could be placed at once and for nothing
-(`reprise.algorithms.solve`, exact).  No strategy can reach it: detection, restoring and catching up take time, and what runs
-stays where it is.  It can be passed for a moment only: a query that has just been lost counts as available until its latency
-exceeds the limit (`reprise.controller.local.report.latency`).
+(`reprise.algorithms.solve`, exact).  No strategy of this project can reach it: detection, restoring and catching up take
+time, and what runs stays where it is.  It can be passed for a moment only: a query that has just been lost counts as
+available until its latency exceeds the limit (`reprise.controller.local.report.latency`).  Other engines have no cap, so it
+is no bound for them.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class Curve:
     """When each new node had passed a phase; one that never did is left out."""
     queries: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """What has come back -> query -> when (`RETURNS`); a query that never did is left out."""
+    usual_s: float = 0.0
+    """Mean latency before the failure, weighted by priority."""
     again_s: float | None = None
     """Until every query was available for good; None: not by the horizon."""
     last_s: float = NEVER
@@ -86,7 +89,7 @@ class Worth:
     """Areas in seconds up to one horizon."""
 
     area_s: float
-    asked_s: float
+    requested_s: float
     """The bound, where a node counts from the request for it."""
     heartbeat_s: float
     """The bound, where a node counts from its heartbeat."""
@@ -97,8 +100,8 @@ class Worth:
         return self.area_s / self.heartbeat_s if self.heartbeat_s else 1.0
 
     @property
-    def of_asked(self) -> float:
-        return self.area_s / self.asked_s if self.asked_s else 1.0
+    def of_requested(self) -> float:
+        return self.area_s / self.requested_s if self.requested_s else 1.0
 
     @property
     def lost_s(self) -> float:
@@ -118,12 +121,12 @@ class Evidence:
     nodes: Mapping[StartPhase, tuple[float, ...]]
     """When each new node had passed a phase."""
     returns: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What its records tell of how queries came back (`RETURNS`) -> query -> when."""
+    """What its records have of how queries came back (`RETURNS`) -> query -> when."""
 
 
 def evidence_of(report: Mapping[str, Any], writes: Mapping[str, Writes]) -> Evidence | None:
     """From an incident.json and the outputs of the run; None when nothing was written or failed."""
-    if report.get("failure") is None or not writes:
+    if report.get("failure") is None or not any(one.written.size for one in writes.values()):
         return None
     zero, incidents = float(report["zero"]), report["incidents"]
     starts = [start["ended"] for incident in incidents for start in incident["node_starts"].values()]
@@ -187,6 +190,8 @@ def curve_of(evidence: Evidence, interval_s: float, horizon_s: float, lead_s: fl
             for what, times in back.items()
             if times
         },
+        usual_s=sum(one.priority * one.baseline_s for one in found.queries.values())
+        / sum(evidence.priorities.values()),
         again_s=None if None in again else max((at for at in again if at is not None), default=0.0),
         last_s=max(float(one.written.max()) for one in evidence.writes.values() if one.written.size)
         - failure,
@@ -263,22 +268,23 @@ def bound_steps(arrivals: Sequence[float], alive: int, share: Share) -> list[tup
 def worth(curve: Curve, nodes: int, share: Share, horizon_s: float) -> Worth:
     """`nodes`: those before the failure, standby nodes included."""
     measured = list(zip(curve.elapsed, curve.share, strict=True))
-    asked, heartbeat = (
+    requested, heartbeat = (
         area(bound_steps(curve.nodes.get(phase, ()), nodes - curve.lost_nodes, share), horizon_s)
         for phase in (StartPhase.REQUESTED, StartPhase.HEARTBEAT)
     )
-    return Worth(area(measured, horizon_s), asked, heartbeat, horizon_s)
+    return Worth(area(measured, horizon_s), requested, heartbeat, horizon_s)
 
 
-def ladder(curve: Curve, nodes: int, share: Share, horizon_s: float) -> list[tuple[str, float]]:
-    """Area in seconds with one cause of loss after the other: (from which moment nodes or queries count, area).
+def ladder(curve: Curve, nodes: int, share: Share | None, horizon_s: float) -> list[tuple[str, float]]:
+    """Area in seconds with one cause of loss after the other: (from which moment nodes or queries count, area).  `share`:
+    None where no bound is known.
 
     The last entry is the measured area.  Relapses make it less than the entry before it, because a query counts there from
     the first time on.  The moment in which a lost query still counts as available makes it more."""
     found = [(WHOLE, horizon_s)]
     alive = nodes - curve.lost_nodes
     for phase, name in BOUNDS.items():
-        if curve.nodes.get(phase):
+        if share is not None and curve.nodes.get(phase):
             found.append((name, area(bound_steps(curve.nodes[phase], alive, share), horizon_s)))
     total = sum(curve.priorities.values())
     for name in RETURNS:

@@ -43,6 +43,7 @@ def report(runs: Sequence[Run], options: argparse.Namespace) -> Report:
     """What these runs have shown."""
     figures: list[dict[str, Any]] = []
     grids: list[Grid] = []
+    wrong: list[str] = []
     lines: list[str] = []
     title = f"{options.work}, {options.kill} of {options.nodes} nodes lost ({options.order})"
     for room in dict.fromkeys(run.room for run in runs):
@@ -51,7 +52,7 @@ def report(runs: Sequence[Run], options: argparse.Namespace) -> Report:
         found = [_measured(run, share, options) for run in runs if run.room == room]
         for seed in sorted({one.run.seed for one in found}):
             mine = [one for one in found if one.run.seed == seed]
-            lines += [f"**{room}, seed {seed}: {text}**" for text in _problems(mine, options.horizon)]
+            wrong += [f"**{room}, seed {seed}: {text}**" for text in _problems(mine, options.horizon)]
             curves = {one.run.contestant: one.curve for one in mine if one.curve is not None}
             name = f"{title}, {room} room, seed {seed}"
             plot(curves, name, options.horizon, options.out / f"recovery-{room}-{seed}.png")
@@ -60,9 +61,9 @@ def report(runs: Sequence[Run], options: argparse.Namespace) -> Report:
         if room == "scarce" or options.work == "counts":
             lines += [f"{room} room:", *verdicts(_ratios(entries), f"recovery, {options.work}")]
         figures += entries
-    if not any(line.startswith("**") for line in lines):
+    if len(runs) == len(options.rooms) * options.seeds * len(options.contestants) and not wrong:
         lines.append("All runs ended, and no output was wrong.")
-    return Report(title, tuple(grids), tuple(lines), figures)
+    return Report(title, tuple(grids), (*wrong, *lines), figures)
 
 
 def _measured(run: Run, share: measure.Share, options: argparse.Namespace) -> _Measured:
@@ -77,24 +78,29 @@ def _measured(run: Run, share: measure.Share, options: argparse.Namespace) -> _M
         return _Measured(run, None, entry)
     curve = measure.curve_of(run.evidence, options.interval, options.horizon)
     value = measure.worth(curve, run.nodes, share, options.horizon)
+    own = run.contestant not in PEERS
+    bounds = {
+        "bound_requested_s": value.requested_s,
+        "bound_heartbeat_s": value.heartbeat_s,
+        "of_requested": value.of_requested,
+        "of_bound": value.of_bound,
+    }
     return _Measured(
         run,
         curve,
         entry
+        | (bounds if own else {})
         | {
             "area_s": value.area_s,
-            "bound_asked_s": value.asked_s,
-            "bound_heartbeat_s": value.heartbeat_s,
-            "of_asked": value.of_asked,
-            "of_bound": value.of_bound,
             "lost_s": value.lost_s,
             "horizon_s": options.horizon,
+            "usual_s": curve.usual_s,
             "first_s": curve.first_s,
             "again_s": curve.again_s,
             "relapses": run.relapses,
             "lost_nodes": curve.lost_nodes,
             "nodes": {phase.value: at for phase, at in curve.nodes.items()},
-            "ladder": measure.ladder(curve, run.nodes, share, options.horizon),
+            "ladder": measure.ladder(curve, run.nodes, share if own else None, options.horizon),
         },
     )
 
@@ -122,32 +128,38 @@ def _problems(found: Sequence[_Measured], horizon_s: float) -> list[str]:
 
 
 def _ratios(figures: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Areas of two contestants over all seeds, by the names of ranges.yaml."""
-    total: dict[str, float] = {}
+    """Areas of two contestants over the seeds in which both were measured, by the names of ranges.yaml."""
+    areas: dict[str, dict[int, float]] = {}
     for entry in figures:
-        total[entry["contestant"]] = total.get(entry["contestant"], 0.0) + float(entry.get("area_s", 0.0))
-    pairs = (
+        if "area_s" in entry:
+            areas.setdefault(entry["contestant"], {})[entry["seed"]] = entry["area_s"]
+    found = {}
+    for a, b in (
         ("incremental", "best-case"),
-        *((other, "incremental") for other in total if other != "incremental"),
-    )
-    return {f"{a} / {b}": total[a] / total[b] for a, b in pairs if a in total and total.get(b)}
+        *((other, "incremental") for other in areas if other != "incremental"),
+    ):
+        both = areas.get(a, {}).keys() & areas.get(b, {}).keys()
+        if both and (base := sum(areas[b][seed] for seed in both)):
+            found[f"{a} / {b}"] = sum(areas[a][seed] for seed in both) / base
+    return found
 
 
 def _table(room: str, figures: Sequence[dict[str, Any]]) -> Grid:
     columns = (
-        "contestant", "seed", "first back, s", "all back, s", "relapses", "lost, s", "area / bound from heartbeats",
-        "from requests", "load",
+        "contestant", "seed", "usual latency, s", "first output of any query, s", "all back, s", "relapses", "lost, s",
+        "area / bound from heartbeats", "from requests", "load",
     )  # fmt: skip
     rows = tuple(
         (
             str(e["contestant"]),
             str(e["seed"]),
+            ratio(e["usual_s"]) if "usual_s" in e else "-",
             seconds(e.get("first_s")),
             seconds(e.get("again_s")),
             "-" if e.get("relapses") is None else str(e["relapses"]),
             seconds(e.get("lost_s")),
             ratio(e["of_bound"]) if "of_bound" in e else "-",
-            ratio(e["of_asked"]) if "of_asked" in e else "-",
+            ratio(e["of_requested"]) if "of_requested" in e else "-",
             f"{e['load'][0]:g} -> {e['load'][1]:g}",
         )
         for e in figures
@@ -161,7 +173,10 @@ def _means(room: str, figures: Sequence[dict[str, Any]]) -> Grid:
     for contestant in dict.fromkeys(str(e["contestant"]) for e in figures):
         mine = [e for e in figures if e["contestant"] == contestant and "area_s" in e]
         if mine:
-            spreads = (spread([float(e[k]) for e in mine]) for k in ("lost_s", "of_bound", "of_asked"))
+            spreads = (
+                spread([float(e[key]) for e in mine]) if key in mine[0] else "-"
+                for key in ("lost_s", "of_bound", "of_requested")
+            )
             rows.append((contestant, str(len(mine)), *spreads))
     return Grid(f"{room} room: mean over seeds (range)", columns, tuple(rows))
 

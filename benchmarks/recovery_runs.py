@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import recovery_flink, recovery_peers, recovery_structured
+from benchmarks.recovery_flink import FlinkError
 from benchmarks.recovery_measure import Evidence, evidence_of
 from benchmarks.recovery_schedule import arrivals, lost, schedule
-from benchmarks.recovery_work import SERVICE_MS, Tweets, counts
+from benchmarks.recovery_work import SERVICE_MS, Tweets, counts, miscounted
 from reprise.algorithms.cpu import milli_cpu
+from reprise.controller.errors import EmbeddedError, ReportError, RunError
 from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.faults.faults import parse_faults
 from reprise.controller.local.report.history import read_events
-from reprise.controller.local.run.config import Outcome, RunConfig, RunResult, load
+from reprise.controller.local.run.config import Outcome, RunConfig, load
 from reprise.controller.local.run.supervisor import run_topology
 from reprise.spark_jobs.topology import StreamTopology
 
@@ -43,6 +45,8 @@ WORKS = {"topology2": STRATEGIES, "counts": ("incremental", "blocking", *PEERS)}
 """Contestants for each kind of work."""
 LEAD_S = 40.0
 """Longest time that a stream runs before the failure."""
+PEER_LEAD_S = recovery_peers.WARM_S[1] + 2 * recovery_flink.CHECKPOINT_S
+"""The same of another engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +65,17 @@ class Run:
     """Load average of the machine before and after."""
     out: Path
     relapses: int | None = None
-    """Queries that were back and fell behind again; None: the engine does not tell."""
+    """Queries that were back and fell behind again; None: the engine does not report that."""
 
 
 def run(options: argparse.Namespace, cluster: EmbeddedCluster, room: str, contestant: str, seed: int) -> Run:
     """KeyboardInterrupt: somebody has interrupted it."""
-    out = options.out / room / f"seed-{seed}" / contestant
+    out = (options.out / room / f"seed-{seed}" / contestant).resolve()
     before = os.getloadavg()[0]
-    found = (_peer if contestant in PEERS else _own)(options, cluster, room, contestant, seed, out)
+    try:
+        found = (_peer if contestant in PEERS else _own)(options, cluster, room, contestant, seed, out)
+    except (EmbeddedError, FlinkError, OSError, ReportError, RunError) as error:
+        found = {"evidence": None, "nodes": options.nodes, "reason": str(error)}
     loads = (round(before, 1), round(os.getloadavg()[0], 1))
     return Run(room, seed, contestant, load=loads, out=out, **found)
 
@@ -88,37 +95,43 @@ def _own(
     result = run_topology(config)
     if result.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
+    wrong = []
+    if result.ok and options.work == "counts":
+        tweets = _tweets(options, seed, LEAD_S)
+        wrong = miscounted(recovery_peers.own_counts(out), tweets.counts(tweets.batches))
     incidents = result.incident.get("incidents", [])
     return {
         "evidence": evidence_of(result.incident, read_events(out / "events.jsonl")),
         "nodes": options.nodes + int(result.record.get("standby", 0)),
-        "reason": _reason(result),
+        "reason": "; ".join(wrong) if result.ok else f"{result.outcome.value} {result.reason}",
         "relapses": sum(query["relapses"] for one in incidents for query in one["queries"].values()),
     }
-
-
-def _reason(result: RunResult) -> str:
-    return "" if result.ok else f"{result.outcome.value} {result.reason}"
 
 
 def _peer(
     options: argparse.Namespace, cluster: EmbeddedCluster, room: str, engine: str, seed: int, out: Path
 ) -> dict[str, Any]:
-    batches = _batches(options, recovery_peers.WARM_S[1])
-    tweets = Tweets(options.rate, options.interval, batches, _seed_of_source(seed))
     plan = recovery_peers.Plan(
-        tweets, _service_ms(room), options.kill, _requests(options, seed), options.horizon
+        _tweets(options, seed, PEER_LEAD_S),
+        _service_ms(room),
+        options.kill,
+        _requests(options, seed),
+        options.horizon,
     )
     run_engine, settings = PEERS[engine]
-    found = run_engine(cluster, plan, out.resolve(), options.nodes, settings)
+    found = run_engine(cluster, plan, out, options.nodes, settings)
     return {"evidence": found.evidence, "nodes": options.nodes, "reason": found.reason}
+
+
+def _tweets(options: argparse.Namespace, seed: int, lead_s: float) -> Tweets:
+    return Tweets(options.rate, options.interval, _batches(options, lead_s), _seed_of_source(seed))
 
 
 def _requests(options: argparse.Namespace, seed: int) -> list[float]:
     return arrivals(seed, options.kill, options.speedup)
 
 
-def _batches(options: argparse.Namespace, lead_s: float = LEAD_S) -> int:
+def _batches(options: argparse.Namespace, lead_s: float) -> int:
     return math.ceil((lead_s + options.horizon) / options.interval)
 
 
@@ -143,7 +156,7 @@ def topology(options: argparse.Namespace, room: str, strategy: str, seed: int) -
         overrides={
             "sources[source].with.rate": options.rate,
             "sources[source].with.interval": f"{options.interval:g}s",
-            "sources[source].with.batches": _batches(options),
+            "sources[source].with.batches": _batches(options, LEAD_S),
             "sources[source].with.seed": _seed_of_source(seed),
             "batch.interval": f"{options.interval:g}s",
             "nodes.cpu": f"{round(1000 * ROOMS[room] / options.nodes)}m",

@@ -1,7 +1,7 @@
 """The counts of `benchmarks.recovery_work` by Structured Streaming, as a process of its own.
 
-One streaming query counts by (query, hashtag) for all 15: the engine does not know of priorities.  Each micro-batch replaces
-the folder of its number, so its output is exactly once.
+One streaming query counts by (query, hashtag) for all 15, as the engine has no priorities.  Each micro-batch replaces the
+folder of its number, so the output is exactly once.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 
 from benchmarks.overhead_structured import arguments, session
 from benchmarks.recovery_work import QUERIES
-from reprise.controller.local.report.layout import write_atomically
 
-WRITTEN, PROGRESS, RUNNING, STOP = "batches.jsonl", "progress.json", "running", "stop"
+WRITTEN, RUNNING, STOP = "batches.jsonl", "running", "stop"
 LOOK_S = 0.3
+KEPT = {"spark.sql.streaming.minBatchesToRetain": "100000"}
+"""The logs of all micro-batches are there at the end."""
 TUNED = {
     "spark.locality.wait": "0s",
     "spark.network.timeout": "10s",
@@ -36,22 +37,15 @@ def main() -> None:
     options = parser.parse_args()
     # a file is read by one task unless it is divided, and the rows of a task are served one after the other
     divided = {"spark.sql.files.openCostInBytes": "1"} if options.service_ms else {}
-    spark = session(options, divided | options.settings)
+    spark = session(options, KEPT | divided | options.settings)
     query = _query(spark, options.data, options.service_ms, options.out, options.interval)
     (options.out / RUNNING).touch()
     while query.isActive and not (options.out / STOP).exists():
-        write_atomically(options.out / PROGRESS, json.dumps(_rows(query)))
         time.sleep(LOOK_S)
     if (error := query.exception()) is not None:
         raise SystemExit(str(error))
     query.stop()
-    write_atomically(options.out / PROGRESS, json.dumps(_rows(query)))
     spark.stop()
-
-
-def _rows(query: Any) -> dict[int, int]:
-    """Micro-batch -> tweets, of those that have ended; a trigger without input reports the number of the next one."""
-    return {one.batchId: one.numInputRows for one in query.recentProgress if one.numInputRows}
 
 
 def _query(spark: Any, data: Path, service_ms: float, out: Path, interval_s: float) -> Any:

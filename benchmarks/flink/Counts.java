@@ -3,6 +3,12 @@ import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Paths;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
 import java.util.UUID;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.FlatMapFunction;
@@ -16,6 +22,8 @@ import org.apache.flink.api.java.functions.KeySelector;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.connector.file.sink.FileSink;
 import org.apache.flink.connector.file.src.FileSource;
+import org.apache.flink.connector.file.src.FileSourceSplit;
+import org.apache.flink.connector.file.src.assigners.FileSplitAssigner;
 import org.apache.flink.connector.file.src.reader.TextLineInputFormat;
 import org.apache.flink.core.fs.Path;
 import org.apache.flink.streaming.api.datastream.DataStream;
@@ -32,14 +40,42 @@ import org.apache.flink.util.Collector;
  * written out, as Janino compiles this.
  */
 public class Counts {
-    /** "tweet tag tag ..." to (tweet, tag). */
+    /** "tweet tag tag ..." to ("tweet position", tag); positions are from 0. */
     public static class Parse implements FlatMapFunction {
         public void flatMap(Object line, Collector out) {
             String[] words = ((String) line).split(" ");
-            Long tweet = Long.valueOf(words[0]);
             for (int at = 1; at < words.length; at++) {
-                out.collect(new Tuple2(tweet, words[at]));
+                out.collect(new Tuple2(words[0] + " " + (at - 1), words[at]));
             }
+        }
+    }
+
+    /** Gives files in the order of their names, as a backlog is to be read in the order in which it came. */
+    public static class InOrder implements FileSplitAssigner {
+        final TreeMap waiting = new TreeMap();
+
+        public Optional getNext(String host) {
+            Map.Entry first = this.waiting.pollFirstEntry();
+            return first == null ? Optional.empty() : Optional.of(first.getValue());
+        }
+
+        public void addSplits(Collection splits) {
+            for (Iterator all = splits.iterator(); all.hasNext();) {
+                FileSourceSplit split = (FileSourceSplit) all.next();
+                this.waiting.put(split.path().getName() + " " + split.offset(), split);
+            }
+        }
+
+        public Collection remainingSplits() {
+            return new ArrayList(this.waiting.values());
+        }
+    }
+
+    public static class InOrderProvider implements FileSplitAssigner.Provider {
+        public FileSplitAssigner create(Collection splits) {
+            InOrder found = new InOrder();
+            found.addSplits(splits);
+            return found;
         }
     }
 
@@ -68,7 +104,7 @@ public class Counts {
         }
     }
 
-    /** Counts by tag, gives "tweet tag count", and logs when the result of each tweet was computed: "tweet milliseconds". */
+    /** Counts by tag, gives "tweet position tag count", and logs when each was computed: "tweet position milliseconds". */
     public static class Count extends KeyedProcessFunction {
         final String probe;
         final long nanos;
@@ -88,12 +124,12 @@ public class Counts {
 
         public void processElement(Object row, KeyedProcessFunction.Context context, Collector out) throws Exception {
             Server.serve(this.nanos);
-            Tuple2 tweet = (Tuple2) row;
+            Tuple2 pair = (Tuple2) row;
             Object before = this.state.value();
             long count = before == null ? 1L : ((Long) before).longValue() + 1L;
             this.state.update(Long.valueOf(count));
-            out.collect(tweet.f0 + " " + tweet.f1 + " " + count);
-            this.log.write((tweet.f0 + " " + System.currentTimeMillis() + "\n").getBytes());
+            out.collect(pair.f0 + " " + pair.f1 + " " + count);
+            this.log.write((pair.f0 + " " + System.currentTimeMillis() + "\n").getBytes());
         }
 
         public void close() throws Exception {
@@ -108,13 +144,17 @@ public class Counts {
         long nanos = Long.parseLong(arguments[2]);
         int queries = Integer.parseInt(arguments[3]);
         StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment();
-        FileSource source = (FileSource) ((FileSource.FileSourceBuilder) FileSource.forRecordStreamFormat(
+        FileSource.FileSourceBuilder builder = (FileSource.FileSourceBuilder) FileSource.forRecordStreamFormat(
             new TextLineInputFormat(), new Path[] {new Path("file://" + arguments[0])})
-            .monitorContinuously(Duration.ofMillis(100L))).build();
+            .monitorContinuously(Duration.ofMillis(100L));
+        // by reflection, as Janino takes the interface here and in the signature for two
+        builder.getClass().getMethod("setSplitAssigner", new Class[] {FileSplitAssigner.Provider.class})
+            .invoke(builder, new Object[] {new InOrderProvider()});
+        FileSource source = (FileSource) builder.build();
         SingleOutputStreamOperator lines = environment.fromSource(source, WatermarkStrategy.noWatermarks(), "source")
             .setParallelism(1).uid("source");
         DataStream tags = lines.rebalance().flatMap(new Parse())
-            .returns(Types.TUPLE(new TypeInformation[] {Types.LONG, Types.STRING})).name("parser").uid("parser");
+            .returns(Types.TUPLE(new TypeInformation[] {Types.STRING, Types.STRING})).name("parser").uid("parser");
         for (int query = 0; query < queries; query++) {
             SingleOutputStreamOperator counted = tags.keyBy(new Tag(), Types.STRING)
                 .process(new Count(out + "/probe/" + query, nanos), Types.STRING).name("o" + query).uid("o" + query);

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -89,25 +91,49 @@ def test_wrong_counts_are_named() -> None:
     ]
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds, which sleeping alone moves on."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    return now
+
+
+@pytest.mark.usefixtures("clock")
 def test_nodes_are_lost_and_requested_as_planned() -> None:
     engine = Engine(4)
-    failure, phases = lose(engine, Plan(TWEETS, 0.0, 3, [0.05, 0.1], 0.3))
+    failure, phases, reason = lose(engine, Plan(TWEETS, 0.0, 3, [5.0, 8.0], 20.0))
     assert engine.killed == ["n2", "n3", "n4"] and engine.nodes == ["n1", "n5", "n6"]
-    requested = phases[StartPhase.REQUESTED]
-    assert len(requested) == 2 and requested[0] >= failure + 0.05 and requested[1] >= failure + 0.1
-    assert len(phases[StartPhase.HEARTBEAT]) == 2
+    assert (failure, reason) == (1000.0, "")
+    assert phases[StartPhase.REQUESTED] == pytest.approx((1005.0, 1008.0), abs=0.1)
+    assert phases[StartPhase.HEARTBEAT] == pytest.approx((1005.0, 1008.0), abs=0.7)
 
 
+@pytest.mark.usefixtures("clock")
 def test_an_engine_that_has_ended_is_named() -> None:
     engine = Engine(2)
     engine.alive = False
+    assert lose(engine, Plan(TWEETS, 0.0, 1, [], 5.0))[2] == "the engine ended 0 s after the failure"
     with pytest.raises(Stopped, match="has ended"):
-        lose(engine, Plan(TWEETS, 0.0, 1, [], 5.0))
-    with pytest.raises(Stopped, match="has ended"):
-        wait_for(engine, lambda: False, 5.0)
+        wait_for(engine, lambda: True, 5.0)
     engine.alive = True
-    with pytest.raises(Stopped, match="did not run within 0 s"):
-        wait_for(engine, lambda: False, 0.0)
+    with pytest.raises(Stopped, match="did not run within 5 s"):
+        wait_for(engine, lambda: False, 5.0)
+
+
+def test_an_engine_is_warm_when_its_newest_batch_is_young(clock: list[float]) -> None:
+    def late(seconds: float) -> Writes:
+        due = np.array([clock[0] - seconds])
+        return Writes(np.array([1]), due, due)
+
+    assert recovery_peers.warm(Engine(1), lambda: late(30.0 if clock[0] < 1050.0 else 1.0)) == ""
+    assert 1050.0 <= clock[0] < 1053.0
+    assert "8 s late" in recovery_peers.warm(Engine(1), lambda: late(30.0))
+    assert "8 s late" in recovery_peers.warm(
+        Engine(1), lambda: Writes(np.array([]), np.array([]), np.array([]))
+    )
 
 
 def feed_of(folder: Path) -> Feed:
@@ -116,65 +142,120 @@ def feed_of(folder: Path) -> Feed:
     return feed
 
 
-def test_a_batch_is_written_with_the_micro_batch_that_has_its_last_tweet(tmp_path: Path) -> None:
-    (tmp_path / recovery_structured.PROGRESS).write_text(json.dumps({"0": 100, "1": 150, "2": 50}))
-    lines = [{"batch": 0, "at": 1001.0}, {"batch": 1, "at": 1003.0}, {"batch": 1, "at": 1009.0},
-             {"batch": 2, "at": 1004.0}, {"batch": 3, "at": 1005.0}]  # fmt: skip
+def log(path: Path, *lines: dict[str, int | str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["v1", *map(json.dumps, lines)]))
+
+
+@pytest.fixture
+def streamed(tmp_path: Path) -> Path:
+    """Micro-batch 0 has read batch 1, and 1 has read 2 and 3; 2 has read 4, and was written but not committed."""
+    checkpoint = tmp_path / "checkpoint"
+    files = [
+        {"path": f"file:///t/batch-00000{batch}.txt", "batchId": at}
+        for batch, at in ((1, 0), (2, 1), (3, 1), (4, 2))
+    ]
+    log(checkpoint / "sources" / "0" / "1.compact", *files[:3])
+    log(checkpoint / "sources" / "0" / "0", files[0])
+    log(checkpoint / "sources" / "0" / "2", files[3])
+    for number in range(3):
+        log(checkpoint / "offsets" / str(number), {"batchWatermarkMs": 0}, {"logOffset": number})
+    for number in range(2):
+        log(checkpoint / "commits" / str(number), {})
+    lines = [
+        {"batch": 0, "at": 1001.0},
+        {"batch": 1, "at": 1003.0},
+        {"batch": 1, "at": 1009.0},
+        {"batch": 2, "at": 1010.0},
+    ]
     (tmp_path / recovery_structured.WRITTEN).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    found = recovery_peers._structured_writes(tmp_path, feed_of(tmp_path), TWEETS)
+    for number, count in ((0, 2), (1, 3), (2, 9)):
+        folder = tmp_path / "sink" / f"batch={number}"
+        folder.mkdir(parents=True)
+        pl.DataFrame({"query": [1], "tag": ["a"], "count": [count]}).write_parquet(folder / "part.parquet")
+    return tmp_path
+
+
+def test_a_batch_is_written_with_the_micro_batch_that_has_read_it(streamed: Path, tmp_path: Path) -> None:
+    found = recovery_peers.structured_writes(streamed, feed_of(tmp_path))
     assert found.batches.tolist() == [1, 2, 3]
-    assert found.written.tolist() == [1001.0, 1003.0, 1004.0], (
-        "the first write counts, and 3 was not committed"
-    )
+    assert found.written.tolist() == [1001.0, 1003.0, 1003.0], "the first write counts"
     assert found.due.tolist() == [1000.5, 1001.0, 1001.5]
 
 
-def test_counts_of_micro_batches_that_were_not_committed_do_not_count(tmp_path: Path) -> None:
-    (tmp_path / recovery_structured.PROGRESS).write_text(json.dumps({"0": 100, "1": 100}))
-    for batch, count in ((0, 2), (1, 3), (2, 9)):
-        folder = tmp_path / "sink" / f"batch={batch}"
-        folder.mkdir(parents=True)
-        pl.DataFrame({"query": [1], "tag": ["a"], "count": [count]}).write_parquet(folder / "part.parquet")
-    assert recovery_peers._structured_counts(tmp_path) == {"o1": {"a": 3}}
+def test_counts_of_micro_batches_that_were_not_committed_do_not_count(streamed: Path) -> None:
+    assert recovery_peers.structured_counts(streamed) == {"o1": {"a": 3}}
 
 
-def probe(folder: Path, query: int, lines: str) -> None:
+def test_counts_of_a_run_of_this_project(tmp_path: Path) -> None:
+    for batch, count in ((1, 1), (2, 4)):
+        folder = tmp_path / "sink" / "o2" / "0"
+        folder.mkdir(parents=True, exist_ok=True)
+        table = pl.DataFrame({"tag": ["a"], "count": [count]})
+        table.write_parquet(folder / f"batch-0000000{batch}.parquet")
+    (tmp_path / "sink" / "o2" / "0" / "batch-00000003.parquet").touch()
+    assert recovery_peers.own_counts(tmp_path) == {"o2": {"a": 4}}
+
+
+def keys(*batches: int) -> list[tuple[int, int, str]]:
+    """Each hashtag of the tweets of these batches: (tweet, position, hashtag)."""
+    return [
+        (tweet, at, tag)
+        for batch in batches
+        for tweet, tags in TWEETS.batch(batch)
+        for at, tag in enumerate(tags)
+    ]
+
+
+def probe(folder: Path, query: int, lines: list[str], more: str = "") -> None:
     path = folder / "probe" / str(query)
     path.mkdir(parents=True, exist_ok=True)
-    (path / f"attempt-{len(list(path.iterdir()))}").write_text(lines)
+    (path / f"attempt-{len(list(path.iterdir()))}").write_text("".join(f"{line}\n" for line in lines) + more)
 
 
-def test_flinks_batch_is_there_when_each_of_its_tweets_has_its_first_result(tmp_path: Path) -> None:
-    probe(tmp_path, 0, "".join(f"{tweet} {1_000_500 + tweet}\n" for tweet in range(150)))
-    probe(tmp_path, 0, "".join(f"{tweet} {1_009_000 + tweet}\n" for tweet in range(50, 200)) + "200 10")
-    found = recovery_flink.writes(tmp_path, feed_of(tmp_path), TWEETS)
-    assert found["o0.0"].batches.tolist() == [1, 2]
-    assert found["o0.0"].written.tolist() == [1000.599, 1009.199]
-    assert found["o0.0"].due.tolist() == [1000.5, 1001.0]
-    assert not found["o1.0"].batches.size
+def test_flinks_batch_is_there_when_each_hashtag_has_its_first_result(tmp_path: Path) -> None:
+    first, second, third = keys(1), keys(2), keys(3)
+    probe(tmp_path, 0, [f"{tweet} {at} 1001000" for tweet, at, _ in first + second[:-1]])
+    probe(
+        tmp_path, 0, [f"{tweet} {at} 1009000" for tweet, at, _ in second + third[:-1]], f"{third[-1][0]} 0 10"
+    )
+    found = recovery_flink.computed(tmp_path, 0)
+    assert found.first[second[0][:2]] == 1001.0 and found.last[second[0][:2]] == 1009.0
+    written = recovery_flink.writes(found, feed_of(tmp_path), TWEETS)
+    assert written.batches.tolist() == [1, 2]
+    assert written.written.tolist() == [1001.0, 1009.0]
+    assert written.due.tolist() == [1000.5, 1001.0]
 
 
 @pytest.mark.parametrize(
-    ("lines", "right"),
+    ("change", "right"),
     [
-        (["1 a 1", "2 a 2", "2 b 1"], True),
-        (["1 a 1", "2 a 1"], False),
-        (["1 a 2"], False),
-        (["1 c 1"], False),
+        (lambda rows: rows, True),
+        (lambda rows: rows[1:], False),
+        (lambda rows: [*rows, rows[0]], False),
+        (lambda rows: [*rows, (999, 0, "tag1")], False),
+        (lambda rows: [], False),
     ],
-    ids=["once", "twice", "gap", "not-there"],
+    ids=["once", "missing", "twice", "not-given", "nothing"],
 )
-def test_flinks_counts_are_each_there_once(tmp_path: Path, lines: list[str], right: bool) -> None:
+def test_flinks_results_are_each_there_once(tmp_path: Path, change: Callable[..., Any], right: bool) -> None:
+    """The last checkpoint was triggered at 1005, and results of batch 2 were computed later."""
     for query in range(len(QUERIES)):
+        probe(tmp_path, query, [f"{tweet} {at} 1001000" for tweet, at, _ in keys(1)])
+        probe(tmp_path, query, [f"{tweet} {at} 1006000" for tweet, at, _ in keys(2)])
         folder = tmp_path / "sink" / str(query) / "2026-11-30--20"
         folder.mkdir(parents=True)
-        (folder / "part-0-0").write_text(
-            "".join(f"{line}\n" for line in (lines if query == 2 else ["1 a 1"]))
-        )
-        (folder / ".part-0-1.inprogress").write_text("9 a 1\n")
-    wrong = recovery_flink.miscounted(tmp_path, {"a": 2, "b": 1})
+        counted: Counter[str] = Counter()
+        lines = []
+        for tweet, at, tag in change(keys(1)) if query == 2 else keys(1):
+            counted[tag] += 1
+            lines.append(f"{tweet} {at} {tag} {counted[tag]}\n")
+        (folder / "part-0-0").write_text("".join(lines))
+        (folder / ".part-0-1.inprogress").write_text("9 0 a 1\n")
+    found = [recovery_flink.computed(tmp_path, query) for query in range(len(QUERIES))]
+    wrong = recovery_flink.miscounted(tmp_path, found, TWEETS, 1005.0)
     assert bool(wrong) != right
-    assert all(text.startswith("o2 has") for text in wrong)
+    assert all(text.startswith("o2: of") for text in wrong)
 
 
 def test_other_engines_cannot_do_topology_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,20 +263,6 @@ def test_other_engines_cannot_do_topology_2(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(SystemExit):
         recovery.parse(["--out", "x", "--contestants", "flink"])
     assert "--work counts" in capsys.readouterr().err
-
-
-def test_the_age_of_the_newest_batch_decides_whether_an_engine_is_warm(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(recovery_peers, "WARM_S", (0.0, 60.0))
-    asked = 0
-
-    def writes() -> list[Writes]:
-        nonlocal asked
-        asked += 1
-        late = np.array([time.time() - (30.0 if asked == 1 else 1.0)])
-        return [Writes(np.array([1]), late, late)]
-
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    recovery_peers.warm(Engine(1), writes)
-    assert asked == 2
+    with pytest.raises(SystemExit):
+        recovery.parse(["--out", "x", "--work", "counts", "--reverse"])
+    assert "--order" in capsys.readouterr().err

@@ -63,10 +63,10 @@ def test_the_bound_rises_with_each_arrival() -> None:
 
 def test_worth_of_a_run() -> None:
     found = worth(curve(), 2, lambda alive: alive / 2, 10.0)
-    assert (found.area_s, found.asked_s, found.heartbeat_s, found.lost_s) == pytest.approx(
+    assert (found.area_s, found.requested_s, found.heartbeat_s, found.lost_s) == pytest.approx(
         (4.0, 8.5, 8.0, 6.0)
     )
-    assert (found.of_asked, found.of_bound) == pytest.approx((4 / 8.5, 0.5))
+    assert (found.of_requested, found.of_bound) == pytest.approx((4 / 8.5, 0.5))
 
 
 def test_each_cause_takes_its_share_of_the_area() -> None:
@@ -74,6 +74,11 @@ def test_each_cause_takes_its_share_of_the_area() -> None:
     assert [name for name, _ in found] == ["no failure", *BOUNDS.values(), RESTORED, OUTPUT, "measured"]
     # restored: (3 x 9 s + 1 x 3 s) / 4; first output: (3 x 8 s + 1 x 1 s) / 4
     assert [value for _, value in found] == pytest.approx([10.0, 8.5, 8.0, 7.0, 7.5, 6.25, 4.0])
+
+
+def test_without_a_bound_the_ladder_has_what_the_queries_did() -> None:
+    found = ladder(curve(), 2, None, 10.0)
+    assert [name for name, _ in found] == ["no failure", RESTORED, OUTPUT, "measured"]
 
 
 def test_a_query_that_never_came_back_counts_as_gone_until_the_horizon() -> None:
@@ -199,6 +204,7 @@ def test_a_curve_until_the_horizon() -> None:
     assert found.again_s is not None and found.again_s < 15.0
     assert found.nodes == {StartPhase.REQUESTED: (4.0,)}
     assert found.last_s == pytest.approx(59.1)
+    assert found.usual_s == pytest.approx(0.1)
     assert max(found.relative) > 20
 
 
