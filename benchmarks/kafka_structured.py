@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("--origin", required=True)
     parser.add_argument("--target", required=True)
     parser.add_argument("--most", type=int, required=True, help="rows a trigger")
+    parser.add_argument("--total", type=int, required=True, help="rows to read")
     options = parser.parse_args()
     from pyspark.sql import functions as f
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,14 @@ def _of(values: Mapping[str, float], mode: str, base: str) -> str:
     return f"{values[mode] / values[base]:.2f}" if mode in values and values.get(base) else "-"
 
 
-def verdicts(found: Mapping[str, float], section: str = "overhead") -> list[str]:
-    """One sentence a range; in bold what lies outside, or was not measured."""
+def verdicts(
+    found: Mapping[str, float], section: str = "overhead", requested: Container[str] | None = None
+) -> list[str]:
+    """One sentence a range; in bold what lies outside, or was not measured.  `requested`: runs; None: all were."""
     lines = []
     for name, limits in ranges(section).items():
+        if requested is not None and not all(run in requested for run in name.split(" / ")):
+            continue
         wanted = ", ".join(
             f"{word.replace('least', 'at least').replace('most', 'at most')} {n:g}"
             for word, n in limits.items()

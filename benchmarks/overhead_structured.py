@@ -131,6 +131,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--files", type=int, required=True)
+    parser.add_argument("--total", type=int, required=True)
     options = parser.parse_args()
     from pyspark.sql import functions as f
 
@@ -184,7 +185,6 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--memory", required=True)
     parser.add_argument("--host", required=True)
     parser.add_argument("--interval", type=float, required=True)
-    parser.add_argument("--total", type=int, required=True)
     parser.add_argument("--java-options", default="")
     parser.add_argument("--class-path", default="")
     return parser

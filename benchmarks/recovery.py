@@ -5,7 +5,7 @@
 
 All contestants of a seed get the same tweets, lose as many nodes, and request new ones at the same times.  `topology2` is
 the work of the paper, for the strategies of this project.  `counts` is for other engines, too.  The report names runs that
-did not end and outputs that are wrong.  The exit code is 0 also when the expected order was not seen: this is no test.
+did not end and outputs that are wrong.  The exit code is 0 also when a ratio lies outside its range: this is no test.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ import tarfile
 import tempfile
 import time
 import urllib.request
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +37,7 @@ from reprise.controller.local.cluster import addresses
 from reprise.controller.local.cluster.class_archive import cache_dir
 from reprise.controller.local.report.history import Writes
 from reprise.controller.local.run.services import Service
+from reprise.spark_jobs.exchange.relays import compile_jar
 
 LOCK = Path(__file__).with_name("flink.lock")
 SOURCE = Path(__file__).with_name("flink") / "Counts.java"
@@ -147,18 +147,11 @@ def compiled(jars: Path) -> Path:
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
-        compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setTargetVersion(8)
-        try:
-            compiler.cook(SOURCE.read_text(encoding="utf-8"))
-        except Py4JJavaError as error:
-            raise FlinkError(f"{SOURCE}: {error.java_exception.getMessage()}") from error
-        made = compiler.getBytecodes()
         part = target.with_suffix(f".{os.getpid()}")
-        with zipfile.ZipFile(part, "w") as jar:
-            for name in made.keySet():
-                jar.writestr(f"{name}.class", bytes(made.get(name)))
+        compile_jar(gateway.jvm, SOURCE.read_text(encoding="utf-8"), part)
         part.replace(target)
+    except Py4JJavaError as error:
+        raise FlinkError(f"{SOURCE}: {error.java_exception.getMessage()}") from error
     finally:
         gateway.shutdown()
     return target

@@ -85,30 +85,6 @@ CAUSES = (WHOLE, *BOUNDS.values(), *RETURNS, MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
-    """Areas in seconds up to one horizon."""
-
-    area_s: float
-    requested_s: float
-    """The bound, where a node counts from the request for it."""
-    heartbeat_s: float
-    """The bound, where a node counts from its heartbeat."""
-    horizon_s: float
-
-    @property
-    def of_bound(self) -> float:
-        return self.area_s / self.heartbeat_s if self.heartbeat_s else 1.0
-
-    @property
-    def of_requested(self) -> float:
-        return self.area_s / self.requested_s if self.requested_s else 1.0
-
-    @property
-    def lost_s(self) -> float:
-        return self.horizon_s - self.area_s
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """What a contestant left behind; all times are unix seconds."""
 
@@ -265,16 +241,6 @@ def bound_steps(arrivals: Sequence[float], alive: int, share: Share) -> list[tup
     return steps
 
 
-def worth(curve: Curve, nodes: int, share: Share, horizon_s: float) -> Worth:
-    """`nodes`: those before the failure, standby nodes included."""
-    measured = list(zip(curve.elapsed, curve.share, strict=True))
-    requested, heartbeat = (
-        area(bound_steps(curve.nodes.get(phase, ()), nodes - curve.lost_nodes, share), horizon_s)
-        for phase in (StartPhase.REQUESTED, StartPhase.HEARTBEAT)
-    )
-    return Worth(area(measured, horizon_s), requested, heartbeat, horizon_s)
-
-
 def ladder(curve: Curve, nodes: int, share: Share | None, horizon_s: float) -> list[tuple[str, float]]:
     """Area in seconds with one cause of loss after the other: (from which moment nodes or queries count, area).  `share`:
     None where no bound is known.
@@ -284,7 +250,7 @@ def ladder(curve: Curve, nodes: int, share: Share | None, horizon_s: float) -> l
     found = [(WHOLE, horizon_s)]
     alive = nodes - curve.lost_nodes
     for phase, name in BOUNDS.items():
-        if share is not None and curve.nodes.get(phase):
+        if share is not None and phase in curve.nodes:
             found.append((name, area(bound_steps(curve.nodes[phase], alive, share), horizon_s)))
     total = sum(curve.priorities.values())
     for name in RETURNS:
@@ -292,14 +258,3 @@ def ladder(curve: Curve, nodes: int, share: Share | None, horizon_s: float) -> l
             there = (p * (horizon_s - min(at.get(q, NEVER), horizon_s)) for q, p in curve.priorities.items())
             found.append((name, sum(there) / total))
     return [*found, (MEASURED, area(list(zip(curve.elapsed, curve.share, strict=True)), horizon_s))]
-
-
-def order_broken(areas: Mapping[str, float]) -> list[str]:
-    """What of the expected order best-case >= incremental > operator-centric, blocking a seed did not show."""
-    found = []
-    if areas.get("best-case", float("inf")) < areas.get("incremental", 0.0):
-        found.append("incremental lost less than best-case")
-    for other in ("operator-centric", "blocking"):
-        if areas.get("incremental", float("inf")) <= areas.get(other, 0.0):
-            found.append(f"incremental was no better than {other}")
-    return found

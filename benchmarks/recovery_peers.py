@@ -19,6 +19,7 @@ from benchmarks.recovery_work import PRIORITIES, QUERIES, Feed, Tweets, miscount
 from reprise.controller.local.cluster import EmbeddedCluster
 from reprise.controller.local.cluster.process_reaper import MARK
 from reprise.controller.local.report.history import Writes
+from reprise.controller.local.run.inject import natural
 from reprise.controller.local.run.services import Service
 from reprise.controller.local.run.supervisor import resize
 from reprise.scheduler.node_start import StartPhase
@@ -89,7 +90,7 @@ class SparkNodes:
 
     @property
     def nodes(self) -> Sequence[str]:
-        return sorted(self.cluster.nodes, key=lambda name: int(name.lstrip("n")))
+        return sorted(self.cluster.nodes, key=natural)
 
     @property
     def alive(self) -> bool:
@@ -121,7 +122,7 @@ def structured(
     ]
     work = out / "application"
     service = overhead_structured.process(
-        cluster, "benchmarks.recovery_structured", ["--total", "0", *more], work,
+        cluster, "benchmarks.recovery_structured", more, work,
         nodes=nodes, memory_mb=cluster.config.executor_memory_mb, interval_s=0.0,
     )  # fmt: skip
     service.start()

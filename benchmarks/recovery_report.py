@@ -1,4 +1,4 @@
-"""The results of the recovery benchmark: tables for each room, the causes of losses, and what a seed did not show."""
+"""The results of the recovery benchmark: tables for each room, the causes of losses, and what is wrong."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from benchmarks.overhead_report import verdicts
 from benchmarks.recovery_runs import PEERS, Run, cpu_milli, topology
 from benchmarks.recovery_show import Grid, plot, ratio, seconds, spread
 from reprise.controller.local.report.compare import compare
+from reprise.scheduler.node_start import StartPhase
 
 LAST_S = 10.0
 """A run whose last output is so long before the horizon did not get there."""
+BOUNDS = {"requested": StartPhase.REQUESTED, "heartbeat": StartPhase.HEARTBEAT}
+"""Bounds that areas are divided by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,10 @@ def report(runs: Sequence[Run], options: argparse.Namespace) -> Report:
         entries = [one.entry for one in found]
         grids += [_table(room, entries), _means(room, entries), _ladders(room, entries)]
         if room == "scarce" or options.work == "counts":
-            lines += [f"{room} room:", *verdicts(_ratios(entries), f"recovery, {options.work}")]
+            lines += [
+                f"{room} room:",
+                *verdicts(_ratios(entries), f"recovery, {options.work}", options.contestants),
+            ]
         figures += entries
     if len(runs) == len(options.rooms) * options.seeds * len(options.contestants) and not wrong:
         compared = options.work == "counts" or len(options.contestants) > 1
@@ -80,22 +86,20 @@ def _measured(run: Run, share: measure.Share, options: argparse.Namespace) -> _M
     if run.evidence is None:
         return _Measured(run, None, entry)
     curve = measure.curve_of(run.evidence, options.interval, options.horizon)
-    value = measure.worth(curve, run.nodes, share, options.horizon)
-    own = run.contestant not in PEERS
-    bounds = {
-        "bound_requested_s": value.requested_s,
-        "bound_heartbeat_s": value.heartbeat_s,
-        "of_requested": value.of_requested,
-        "of_bound": value.of_bound,
-    }
+    known = None if run.contestant in PEERS else share
+    ladder = measure.ladder(curve, run.nodes, known, options.horizon)
+    areas = dict(ladder)
+    area = areas[measure.MEASURED]
+    bounds = {key: bound for key, phase in BOUNDS.items() if (bound := areas.get(measure.BOUNDS[phase]))}
     return _Measured(
         run,
         curve,
         entry
-        | (bounds if own else {})
+        | {f"bound_{key}_s": bound for key, bound in bounds.items()}
+        | {f"of_{key}": area / bound for key, bound in bounds.items()}
         | {
-            "area_s": value.area_s,
-            "lost_s": value.lost_s,
+            "area_s": area,
+            "lost_s": options.horizon - area,
             "horizon_s": options.horizon,
             "usual_s": curve.usual_s,
             "first_s": curve.first_s,
@@ -103,22 +107,19 @@ def _measured(run: Run, share: measure.Share, options: argparse.Namespace) -> _M
             "relapses": run.relapses,
             "lost_nodes": curve.lost_nodes,
             "nodes": {phase.value: at for phase, at in curve.nodes.items()},
-            "ladder": measure.ladder(curve, run.nodes, share if own else None, options.horizon),
+            "ladder": ladder,
         },
     )
 
 
 def _problems(found: Sequence[_Measured], horizon_s: float) -> list[str]:
-    """What this seed did not show: ends, length, order, right outputs."""
+    """What is wrong with the runs of a seed: ends, lengths, outputs."""
     wrong = [f"{one.run.contestant}: {one.run.reason}" for one in found if one.run.reason]
     wrong += [
         f"the last output of {one.run.contestant} was {one.curve.last_s:.0f} s after the failure, before the horizon"
         for one in found
         if one.curve is not None and one.curve.last_s < horizon_s - LAST_S
     ]
-    if found[0].run.room == "scarce":
-        areas = {one.run.contestant: one.entry["area_s"] for one in found if "area_s" in one.entry}
-        wrong += measure.order_broken(areas)
     ended = [one.run for one in found if not one.run.reason and one.run.contestant not in PEERS]
     for run in ended[1:]:
         same = compare(ended[0].out, run.out)
@@ -161,7 +162,7 @@ def _table(room: str, figures: Sequence[dict[str, Any]]) -> Grid:
             seconds(e.get("again_s")),
             "-" if e.get("relapses") is None else str(e["relapses"]),
             seconds(e.get("lost_s")),
-            ratio(e["of_bound"]) if "of_bound" in e else "-",
+            ratio(e["of_heartbeat"]) if "of_heartbeat" in e else "-",
             ratio(e["of_requested"]) if "of_requested" in e else "-",
             f"{e['load'][0]:g} -> {e['load'][1]:g}",
         )
@@ -177,8 +178,8 @@ def _means(room: str, figures: Sequence[dict[str, Any]]) -> Grid:
         mine = [e for e in figures if e["contestant"] == contestant and "area_s" in e]
         if mine:
             spreads = (
-                spread([float(e[key]) for e in mine]) if key in mine[0] else "-"
-                for key in ("lost_s", "of_bound", "of_requested")
+                spread([float(e[key]) for e in mine if key in e])
+                for key in ("lost_s", "of_heartbeat", "of_requested")
             )
             rows.append((contestant, str(len(mine)), *spreads))
     return Grid(f"{room} room: mean over seeds (range)", columns, tuple(rows))

@@ -81,6 +81,8 @@ def ratio(value: float) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean, and the range where there are several."""
+    """Mean, and the range where there are several; a dash for no value."""
+    if not values:
+        return "-"
     mean = sum(values) / len(values)
     return f"{mean:.2f}" + (f" ({min(values):.2f} .. {max(values):.2f})" if len(values) > 1 else "")

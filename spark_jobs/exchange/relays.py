@@ -57,16 +57,10 @@ class Relays:
 def _instance(context: SparkContext) -> Any:
     """An instance out of a jar that executors fetch from the driver; the JVM removes it when it ends."""
     jvm, gateway = context._jvm, context._gateway
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setTargetVersion(8)
-    compiler.cook(files(__package__).joinpath("Relays.java").read_text(encoding="utf-8"))
-    made = compiler.getBytecodes()
     utils = jvm.org.apache.spark.util.Utils
     folder = utils.createTempDir(getattr(utils, "createTempDir$default$1")(), "reprise")
     path = Path(str(folder.getPath())) / "reprise-relays.jar"
-    with zipfile.ZipFile(path, "w") as jar:
-        for name in made.keySet():
-            jar.writestr(f"{name.replace('.', '/')}.class", bytes(made.get(name)))
+    compile_jar(jvm, files(__package__).joinpath("Relays.java").read_text(encoding="utf-8"), path)
     java: Any = context._jsc
     java.sc().addJar(str(path))
     urls = gateway.new_array(jvm.java.net.URL, 1)
@@ -75,3 +69,14 @@ def _instance(context: SparkContext) -> Any:
     found = jvm.java.lang.Class.forName(CLASS, True, loader)
     nothing = gateway.new_array(jvm.java.lang.Class, 0), gateway.new_array(jvm.java.lang.Object, 0)
     return found.getConstructor(nothing[0]).newInstance(nothing[1])
+
+
+def compile_jar(jvm: Any, source: str, path: Path) -> None:
+    """Compile Java, in a JVM that has janino on its class path, into a jar at `path`.  Py4JJavaError names what is wrong."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setTargetVersion(8)
+    compiler.cook(source)
+    made = compiler.getBytecodes()
+    with zipfile.ZipFile(path, "w") as jar:
+        for name in made.keySet():
+            jar.writestr(f"{name.replace('.', '/')}.class", bytes(made.get(name)))

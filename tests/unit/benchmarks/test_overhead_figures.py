@@ -101,3 +101,8 @@ def test_what_lies_outside_is_bold() -> None:
     assert lines[0].startswith("**throughput idle / off: 0.50, outside")
     assert "throughput ordered / off: 1.00" in "".join(line for line in lines if not line.startswith("**"))
     assert any("not measured" in line for line in lines)
+
+
+def test_runs_that_were_not_requested_are_not_judged() -> None:
+    lines = report.verdicts({}, "recovery, counts", ("incremental", "blocking"))
+    assert lines == ["**blocking / incremental: not measured (wanted: at most 1)**"]

@@ -1,4 +1,4 @@
-"""The arithmetic of the recovery benchmark: areas, bounds, causes, the expected order."""
+"""The arithmetic of the recovery benchmark: areas, bounds, causes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from benchmarks.recovery_measure import (
     first_output,
     greatest_share,
     ladder,
-    order_broken,
-    worth,
 )
 from reprise.controller.local.report.history import Writes
 from reprise.scheduler.node_start import StartPhase
@@ -61,14 +59,6 @@ def test_the_bound_rises_with_each_arrival() -> None:
     assert bound_steps((4.0, -1.0), 1, lambda alive: alive / 3) == [(0.0, 1 / 3), (0.0, 2 / 3), (4.0, 1.0)]
 
 
-def test_worth_of_a_run() -> None:
-    found = worth(curve(), 2, lambda alive: alive / 2, 10.0)
-    assert (found.area_s, found.requested_s, found.heartbeat_s, found.lost_s) == pytest.approx(
-        (4.0, 8.5, 8.0, 6.0)
-    )
-    assert (found.of_requested, found.of_bound) == pytest.approx((4 / 8.5, 0.5))
-
-
 def test_each_cause_takes_its_share_of_the_area() -> None:
     found = ladder(curve(), 2, lambda alive: alive / 2, 10.0)
     assert [name for name, _ in found] == ["no failure", *BOUNDS.values(), RESTORED, OUTPUT, "measured"]
@@ -79,6 +69,12 @@ def test_each_cause_takes_its_share_of_the_area() -> None:
 def test_without_a_bound_the_ladder_has_what_the_queries_did() -> None:
     found = ladder(curve(), 2, None, 10.0)
     assert [name for name, _ in found] == ["no failure", RESTORED, OUTPUT, "measured"]
+
+
+def test_the_bound_of_nodes_that_never_came() -> None:
+    found = dict(ladder(curve(nodes={StartPhase.HEARTBEAT: ()}), 2, lambda alive: alive / 2, 10.0))
+    assert found[BOUNDS[StartPhase.HEARTBEAT]] == pytest.approx(5.0)
+    assert BOUNDS[StartPhase.READY] not in found
 
 
 def test_a_query_that_never_came_back_counts_as_gone_until_the_horizon() -> None:
@@ -125,19 +121,6 @@ def test_a_stream_lasts_beyond_the_horizon() -> None:
     source = recovery_runs.topology(options, "scarce", "incremental", 0).sources[0].parameters
     assert source["batches"] == 300
     assert source["interval"] == "0.3s"
-
-
-@pytest.mark.parametrize(
-    ("areas", "broken"),
-    [
-        ({"best-case": 9.0, "incremental": 7.0, "operator-centric": 5.0, "blocking": 4.0}, 0),
-        ({"best-case": 9.0, "incremental": 9.0, "operator-centric": 5.0, "blocking": 4.0}, 0),
-        ({"best-case": 6.0, "incremental": 7.0, "operator-centric": 7.0, "blocking": 8.0}, 3),
-        ({"incremental": 7.0}, 0),
-    ],
-)
-def test_the_expected_order(areas: dict[str, float], broken: int) -> None:
-    assert len(order_broken(areas)) == broken
 
 
 def report(**changes: Any) -> dict[str, Any]:
