@@ -119,10 +119,11 @@ class Json(Decoder):
             return self._schema.empty_table(), np.zeros(0, np.int64)
         # Arrow reads objects, not lines.  Where every line begins and ends with a brace no object goes over the end of a
         # line, so each line has at least one, and as many rows as lines means one each.
-        joined = b"\n".join(
-            value if value[:1] == b"{" and value[-1:] == b"}" and b"\n" not in value else _one_line(value)
-            for value in values
-        )
+        joined = b"\n".join(values)
+        ends = len(values) - 1
+        plain = joined.count(b"\n") == joined.count(b"}\n{") == ends
+        if not (plain and joined[:1] == b"{" and joined[-1:] == b"}"):
+            joined = b"\n".join(map(_one_line, values))
         block = pa.json.ReadOptions(use_threads=False, block_size=max(1 << 20, len(joined) + 1))
         try:
             table = pa.json.read_json(io.BytesIO(joined), block, self._options)
@@ -190,6 +191,8 @@ def _object(value: bytes) -> dict[str, Any]:
 
 
 def _one_line(value: bytes) -> bytes:
+    if value[:1] == b"{" and value[-1:] == b"}" and b"\n" not in value:
+        return value
     return json.dumps(_object(value), separators=(",", ":"), default=float).encode()
 
 

@@ -19,7 +19,6 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from reprise.spark_jobs.contract import Tables
 from reprise.spark_jobs.errors import DataPlaneError, SpecError
-from reprise.spark_jobs.kafka.logs import log_name
 from reprise.spark_jobs.operators.frames import FARTHEST, ColumnError, is_text, microseconds, plain
 from reprise.spark_jobs.operators.parameters import choice, duration_us, whole
 
@@ -49,21 +48,26 @@ class Clock:
         return self.column is None or self.ahead_us is not None
 
     def stamp(
-        self, table: pa.Table, messages: Sequence[Message], rows: Any
+        self, table: pa.Table, by_log: Mapping[str, Sequence[Message]], rows: Any
     ) -> tuple[pa.Table, dict[str, int], int]:
-        """The table with a column `time` in microseconds, the greatest by log, and how many rows were too far ahead."""
-        own = [m.timestamp()[1] * 1000 for m in messages] if self.needs_sent else [0] * len(messages)
-        sent = np.repeat(np.array(own, np.int64), rows)
-        times = sent if self.column is None else self._read(table)
+        """The table with a column `time` in microseconds, the greatest by log, and how many rows were too far ahead.
+
+        `rows`: how many rows each message gave, in the order of `by_log`."""
+        sent: Any = None
+        if self.needs_sent:
+            own = [m.timestamp()[1] * 1000 for messages in by_log.values() for m in messages]
+            sent = np.repeat(np.array(own, np.int64), rows)
+        times: Any = sent if self.column is None else self._read(table)
         if "time" in table.column_names:
             table = table.set_column(table.column_names.index("time"), "time", pa.array(times))
         else:
             table = table.append_column("time", pa.array(times))
         good = np.ones(len(times), bool) if self.ahead_us is None else times <= sent + self.ahead_us
-        names = [log_name(m.topic() or "", m.partition() or 0) for m in messages]
         newest: dict[str, int] = {}
-        ends = np.cumsum(rows)
-        for log, (begin, end) in _runs(names, ends).items():
+        ends, given = np.concatenate([[0], np.cumsum(rows)]), 0
+        for log, messages in by_log.items():
+            begin, end = ends[given], ends[given + len(messages)]
+            given += len(messages)
             if (kept := times[begin:end][good[begin:end]]).size:
                 newest[log] = int(kept.max())
         return table, newest, int((~good).sum())
@@ -113,16 +117,6 @@ def wrong_times(messages: Sequence[Message]) -> dict[int, str]:
 def _holds_numbers(texts: pa.Array) -> bool:
     """Whether text is whole numbers, and no times of ISO 8601."""
     return bool(pc.all(pc.match_substring_regex(texts, "^-?[0-9]+$")).as_py())
-
-
-def _runs(names: Sequence[str], ends: Any) -> dict[str, tuple[int, int]]:
-    """Rows [begin, end) of each log; the messages of a log are consecutive."""
-    found: dict[str, tuple[int, int]] = {}
-    before = 0
-    for name, end in zip(names, ends, strict=True):
-        found[name] = (found.get(name, (before, 0))[0], int(end))
-        before = int(end)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ come stays here until the rest has, so that partitions of the same node whose br
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -41,10 +41,12 @@ class OffsetsLostError(DataPlaneError):
 
 @dataclass(slots=True)
 class _Log:
-    """One log: the next offset to hand out, what has come beyond, and whether the log is known to end at an offset."""
+    """One log: the next offset to hand out, what has come beyond, the offset behind that, and whether the log is known to
+    end at an offset."""
 
     handed: int
-    kept: deque[Message] = field(default_factory=deque)
+    kept: list[Message] = field(default_factory=list)
+    reached: int = 0
     ends_at: int = -1
 
     def complete(self, end: int) -> bool:
@@ -54,13 +56,13 @@ class _Log:
         return self.ends_at >= end and not (self.kept and _offset(self.kept[0]) < end)
 
     def next(self) -> int:
-        return max(_offset(self.kept[-1]) + 1 if self.kept else self.handed, self.ends_at)
+        return max(self.handed, self.reached, self.ends_at)
 
     def take(self, end: int) -> list[Message]:
         """Messages below `end`."""
-        found = []
-        while self.kept and _offset(self.kept[0]) < end:
-            found.append(self.kept.popleft())
+        count = bisect_left(self.kept, end, key=_offset)
+        found = self.kept[:count]
+        del self.kept[:count]
         self.handed = end
         return found
 
@@ -199,21 +201,31 @@ class Reader:
             left = deadline - self._elapsed()
             if left <= 0:
                 return waiting
-            for message in self._consumer.consume(CHUNK, min(left, 0.02)):
-                self._take(message, spans)
+            self._keep(self._consumer.consume(CHUNK, min(left, 0.02)), spans)
             self._hold_back(waiting)
         return []
 
-    def _take(self, message: Message, spans: Spans) -> None:
-        log = log_name(message.topic() or "", message.partition() or 0)
+    def _keep(self, messages: Iterable[Message], spans: Spans) -> None:
+        """Messages, and what the client reports of logs.  Each message of a stream passes here, so little is done for it."""
+        states: dict[tuple[str | None, int | None], _Log | None] = {}
+        for message in messages:
+            if (error := message.error()) is not None:
+                self._reported(message, error, spans)
+                continue
+            place = message.topic(), message.partition()
+            if place not in states:
+                states[place] = self._logs.get(_log_of(message))
+            state, offset = states[place], message.offset()
+            if state is not None and offset is not None and offset >= state.next():
+                state.kept.append(message)
+                state.reached = offset + 1
+
+    def _reported(self, message: Message, error: KafkaError, spans: Spans) -> None:
+        log = _log_of(message)
         state = self._logs.get(log)
         if state is None:
             return
-        error = message.error()
-        if error is None:
-            if _offset(message) >= state.next():
-                state.kept.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
+        if error.code() == KafkaError._PARTITION_EOF:
             state.ends_at = max(state.ends_at, _offset(message))
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             self._lost(log, state, spans.get(log))
@@ -265,6 +277,10 @@ class Reader:
         self.close()
         self._since = None
         raise NotYetError("another cluster is asked")
+
+
+def _log_of(message: Message) -> str:
+    return log_name(message.topic() or "", message.partition() or 0)
 
 
 def _offset(message: Message) -> int:

@@ -48,6 +48,7 @@ PRODUCER_OWN = {
     "bootstrap.servers": "give `brokers`",
     "transactional.id": "it names the output partition; give `prefix` to tell clusters apart",
     "enable.idempotence": "transactions need it",
+    "delivery.report.only.error": "reports of messages that were delivered are not used",
 }
 
 

@@ -240,18 +240,22 @@ class KafkaSource(Source):
                 standby_after_s=self.standby_after_s, elapsed=self._platform.elapsed,
             )  # fmt: skip
         spans = {log: pair for log, pair in span.logs.items() if pair[1] > pair[0]}
-        by_log = self._reader.read(spans, span.ids)
-        every = [m for found in by_log.values() for m in found if m.value() is not None]
-        untimed = wrong_times(every) if self.clock.needs_sent or "timestamp" in self.metadata else {}
-        messages = [m for i, m in enumerate(every) if i not in untimed] if untimed else every
+        by_log: dict[str, list[Message]] = {}
+        bad: list[tuple[Message, str]] = []
+        for log, found in self._reader.read(spans, span.ids).items():
+            by_log[log] = [m for m in found if m.value() is not None]
+            if self.clock.needs_sent or "timestamp" in self.metadata:
+                untimed = wrong_times(by_log[log])
+                bad += [(by_log[log][i], why) for i, why in untimed.items()]
+                by_log[log] = [m for i, m in enumerate(by_log[log]) if i not in untimed]
+        messages = [m for found in by_log.values() for m in found]
         decoded = decode(self.decoder, [m.value() or b"" for m in messages])
-        bad = [(every[i], why) for i, why in untimed.items()]
         if bad := bad + [(messages[i], why) for i, why in decoded.bad.items()]:
             self._set_aside(place, bad)
         if taken := self._taken(decoded.table.column_names):
             raise ColumnError(f"messages have a column {taken!r}; {_TAKEN}")
         table = self._with_metadata(decoded.table, messages, decoded.rows)
-        table, newest, ahead = self.clock.stamp(table, messages, decoded.rows)
+        table, newest, ahead = self.clock.stamp(table, by_log, decoded.rows)
         if ahead:
             self._notices.append(
                 f"{ahead} rows of batch {batch} are ahead of their message's time; no window waits for them"

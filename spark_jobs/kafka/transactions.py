@@ -18,11 +18,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
+import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
@@ -72,7 +71,7 @@ class Marker:
         before = self.digests.get(written.batch)
         if before is None:  # of those between batches with a digest it is known that they had no rows
             return bool(written.messages) and any(batch < written.batch for batch in self.digests)
-        return before not in (written.digest, written.former_digest)
+        return before != written.digest
 
     def encode(self) -> str:
         """The text for the metadata of a committed offset, below the 4096 bytes that brokers allow."""
@@ -105,19 +104,12 @@ class Written:
 
     @property
     def digest(self) -> str:
-        """A digest of the messages as a list: each part with its length, so that no two lists have the same bytes."""
-        found = hashlib.blake2b(digest_size=8)
-        for part in chain.from_iterable(self.messages):
-            found.update((-1 if part is None else len(part)).to_bytes(8, "big", signed=True) + (part or b""))
+        """Of the messages as a list: all lengths and then all parts, so that no two lists have the same bytes."""
+        parts = [part for message in self.messages for part in message]
+        lengths = np.array([-1 if part is None else len(part) for part in parts], ">i8")
+        found = hashlib.blake2b(lengths.tobytes(), digest_size=8)
+        found.update(b"".join(filter(None, parts)))
         return found.hexdigest()
-
-    @property
-    def former_digest(self) -> str:
-        """The digest that versions before wrote into markers, which may still be there."""
-        total = 0
-        for key, value in self.messages:
-            total = zlib.crc32(b"\0" if value is None else value, zlib.crc32(key or b"", total))
-        return f"{total:08x}"
 
 
 class Session:
@@ -156,7 +148,12 @@ class Session:
             producer = Producer(
                 self._settings.resolve(
                     self._brokers,
-                    {"transactional.id": self._name, "client.id": self._name, "error_cb": self._heard},
+                    {
+                        "transactional.id": self._name,
+                        "client.id": self._name,
+                        "error_cb": self._heard,
+                        "delivery.report.only.error": True,
+                    },
                 )
             )
             producer.init_transactions(TIMEOUT_S)

@@ -14,6 +14,7 @@ Stages wait for their turn; the question what the host is busy with does not.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import secrets
@@ -40,6 +41,9 @@ from reprise.spark_jobs.node.outliving import LOOK_S, Code, Place, digest, wait_
 from reprise.spark_jobs.node.pump import Heard, Turn, start
 from reprise.spark_jobs.node.rounds import Kind, decode_question, encode_answer
 from reprise.spark_jobs.node.shim import BUSY, HANDSHAKE
+
+COLLECTED = 50_000
+"""New objects after which Python looks for cycles.  A batch has an object for each message, and they are in none."""
 
 
 def _lives(parent: int, created: float) -> bool:
@@ -182,6 +186,7 @@ def serve(listener: socket.socket, key: bytes, service: Service) -> None:
 def main() -> None:
     """`python -m reprise.spark_jobs.node.host_process EXECUTOR_FOLDER EXECUTOR_PID`, or `--spare FOLDER AGENT_PID`, or
     `--fork-server`, which forks agents with spare hosts."""
+    gc.set_threshold(COLLECTED)
     place: Place | None = None
     code = Code()
     if sys.argv[1] == "--spare":

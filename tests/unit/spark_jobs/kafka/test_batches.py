@@ -167,16 +167,10 @@ def test_the_watermark_is_that_of_the_slowest_log_and_never_goes_back() -> None:
 
 
 class Sent:
-    """A message's coordinates."""
+    """A message's timestamp."""
 
-    def __init__(self, partition: int, sent_ms: int) -> None:
-        self._partition, self._sent = partition, sent_ms
-
-    def topic(self) -> str:
-        return "t"
-
-    def partition(self) -> int:
-        return self._partition
+    def __init__(self, sent_ms: int) -> None:
+        self._sent = sent_ms
 
     def timestamp(self) -> tuple[int, int]:
         return 1, self._sent
@@ -184,7 +178,7 @@ class Sent:
 
 def test_a_row_far_ahead_of_its_message_does_not_move_the_watermark() -> None:
     table = pa.table({"at": [5, 900, 7]})
-    messages: list[Any] = [Sent(0, 0), Sent(0, 0), Sent(1, 0)]
+    messages: dict[str, list[Any]] = {"t/0": [Sent(0), Sent(0)], "t/1": [Sent(0)]}
     stamped, newest, ahead = Clock("at", "ms", ahead_us=10_000).stamp(table, messages, np.array([1, 1, 1]))
     assert newest == {"t/0": 5000, "t/1": 7000}
     assert ahead == 1
@@ -192,7 +186,7 @@ def test_a_row_far_ahead_of_its_message_does_not_move_the_watermark() -> None:
 
 
 def test_rows_take_the_time_of_their_message_when_no_column_has_it() -> None:
-    messages: list[Any] = [Sent(0, 3), Sent(0, 4)]
+    messages: dict[str, list[Any]] = {"t/0": [Sent(3), Sent(4)]}
     stamped, newest, _ = Clock().stamp(pa.table({"id": [1, 2, 3]}), messages, np.array([2, 1]))
     assert stamped["time"].to_pylist() == [3000, 3000, 4000]
     assert newest == {"t/0": 4000}
@@ -200,7 +194,7 @@ def test_rows_take_the_time_of_their_message_when_no_column_has_it() -> None:
 
 @pytest.mark.parametrize("table", [pa.table({"id": [1]}), pa.table({"at": pa.array([None], pa.int64())})])
 def test_rows_without_an_event_time_are_an_error(table: pa.Table) -> None:
-    messages: list[Any] = [Sent(0, 3)]
+    messages: dict[str, list[Any]] = {"t/0": [Sent(3)]}
     with pytest.raises(EventTimeError, match="'at'"):
         Clock("at").stamp(table, messages, np.array([1]))
 

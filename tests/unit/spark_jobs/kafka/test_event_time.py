@@ -42,20 +42,17 @@ def test_the_watermark_is_the_least_of_the_logs_that_count_and_survives_a_checkp
 
 
 class Sent:
-    """A message's coordinates."""
+    """A message's timestamp."""
 
-    def __init__(self, log: str, sent_ms: int) -> None:
-        self._topic, _, self._partition = log.rpartition("/")
+    def __init__(self, sent_ms: int) -> None:
         self._sent = sent_ms
-
-    def topic(self) -> str:
-        return self._topic
-
-    def partition(self) -> int:
-        return int(self._partition)
 
     def timestamp(self) -> tuple[int, int]:
         return 1, self._sent
+
+
+ONE: dict[str, list[Any]] = {"t/0": [Sent(0)]}
+"""A message by log."""
 
 
 @examples(80)
@@ -69,7 +66,7 @@ def test_the_greatest_time_of_each_log_is_that_of_its_rows_which_are_not_ahead(
     rows: dict[str, list[list[int]]], ahead: int | None
 ) -> None:
     """Messages of one log after the other; a message has no row, one or several; all were sent at second 5."""
-    messages: list[Any] = [Sent(log, 5000) for log in rows for _ in rows[log]]
+    messages: dict[str, list[Any]] = {log: [Sent(5000)] * len(found) for log, found in rows.items()}
     counts = np.array([len(each) for found in rows.values() for each in found])
     times = [t for found in rows.values() for each in found for t in each]
     clock = Clock("at", "s", ahead_us=None if ahead is None else ahead * 1_000_000)
@@ -95,7 +92,7 @@ def test_the_greatest_time_of_each_log_is_that_of_its_rows_which_are_not_ahead(
     ],
 )
 def test_units_of_integer_times(unit: str, given: int, told: int) -> None:
-    stamped, newest, _ = Clock("at", unit).stamp(pa.table({"at": [given]}), [Sent("t/0", 0)], np.array([1]))  # type: ignore[list-item]
+    stamped, newest, _ = Clock("at", unit).stamp(pa.table({"at": [given]}), ONE, np.array([1]))
     assert stamped["time"].to_pylist() == [told]
     assert newest == {"t/0": told}
 
@@ -107,12 +104,12 @@ def test_a_time_that_would_be_the_end_of_time_is_refused_and_does_not_wrap_aroun
 ) -> None:
     factor = UNITS[unit][0]
     most = sign * ((2**60 - 1) // factor)
-    stamped, _, _ = Clock("at", unit).stamp(pa.table({"at": [most]}), [Sent("t/0", 0)], np.array([1]))  # type: ignore[list-item]
+    stamped, _, _ = Clock("at", unit).stamp(pa.table({"at": [most]}), ONE, np.array([1]))
     assert stamped["time"].to_pylist() == [most * factor]
     with pytest.raises(
         EventTimeError, match=f"column 'at' has times more than 36,000 .*; is its unit really {unit}"
     ):
-        Clock("at", unit).stamp(pa.table({"at": [0, most + sign]}), [Sent("t/0", 0)], np.array([2]))  # type: ignore[list-item]
+        Clock("at", unit).stamp(pa.table({"at": [0, most + sign]}), ONE, np.array([2]))
 
 
 @pytest.mark.parametrize(
@@ -127,19 +124,19 @@ def test_a_time_that_would_be_the_end_of_time_is_refused_and_does_not_wrap_aroun
 )
 def test_what_is_no_event_time_is_named(column: pa.Array, message: str) -> None:
     with pytest.raises(EventTimeError, match=message):
-        Clock("at").stamp(pa.table({"at": column}), [Sent("t/0", 0)], np.array([len(column)]))  # type: ignore[list-item]
+        Clock("at").stamp(pa.table({"at": column}), ONE, np.array([len(column)]))
 
 
 def test_timestamps_keep_their_instant_whatever_unit_and_zone() -> None:
     for kind in (pa.timestamp("s"), pa.timestamp("ns", tz="Asia/Tokyo"), pa.timestamp("us", tz="UTC")):
         at = pa.array([datetime(2026, 1, 1)]).cast(kind)
-        stamped, _, _ = Clock("at", "s").stamp(pa.table({"at": at}), [Sent("t/0", 0)], np.array([1]))  # type: ignore[list-item]
+        stamped, _, _ = Clock("at", "s").stamp(pa.table({"at": at}), ONE, np.array([1]))
         assert stamped["time"].to_pylist() == [1_767_225_600_000_000]
 
 
 def test_a_column_called_time_is_replaced_where_it_stands() -> None:
     table = pa.table({"time": [7], "id": [1]})
-    stamped, _, _ = Clock("time", "ms").stamp(table, [Sent("t/0", 0)], np.array([1]))  # type: ignore[list-item]
+    stamped, _, _ = Clock("time", "ms").stamp(table, ONE, np.array([1]))
     assert stamped.to_pylist() == [{"time": 7000, "id": 1}]
     assert stamped.column_names == ["time", "id"]
 

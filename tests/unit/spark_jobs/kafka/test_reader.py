@@ -279,8 +279,8 @@ def test_an_error_of_one_log_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = made()
     with pytest.raises(NotYetError):
         reading.read({"t/0": (0, 1)})
-    reading._take(Message("t/0", 0, code=KafkaError.TOPIC_AUTHORIZATION_FAILED), {})  # type: ignore[arg-type]
-    reading._take(Message("x/0", 0), {})  # type: ignore[arg-type]
+    said = [Message("t/0", 0, code=KafkaError.TOPIC_AUTHORIZATION_FAILED), Message("x/0", 0)]
+    reading._keep(said, {})  # type: ignore[arg-type]
     world.now += ALARM_S
     with pytest.raises(SourceError, match=r"rows of t/0 .*: t/0: .*\(TOPIC_AUTHORIZATION_FAILED\)"):
         reading.read({"t/0": (0, 1)})
@@ -328,7 +328,7 @@ def test_a_message_that_comes_twice_is_kept_once(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(NotYetError):
         reading.read({"t/0": (0, 3), "t/1": (0, 1)})
     for offset in (0, 2):
-        reading._take(Message("t/0", offset), {})  # type: ignore[arg-type]
+        reading._keep([Message("t/0", offset)], {})  # type: ignore[list-item]
     world.silent.clear()
     assert patiently(reading, {"t/0": (0, 3), "t/1": (0, 1)}) == {"t/0": [0, 1, 2], "t/1": [0]}
 
