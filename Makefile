@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help setup size lock sbom docs release wheel demo demo-compare demo-kafka test test-fast test-all test-soak \
 	mutants lint generate \
 	bench-recovery bench-checkpoints bench-calm bench-notice bench-node-start bench-overhead bench-pace bench-width \
-	bench-exchange bench-planners bench-kafka bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
+	bench-exchange bench-planners bench-nexmark bench-protocols bench-state bench-transfers bench-windows bench-ha-model \
 	bench-availability bench-skew bench-operator bench-latency clean
 
 help:  ## this list
@@ -144,8 +144,8 @@ bench-latency: setup  ## how old output is by the interval of batches, and what 
 bench-pace: setup  ## tweets a second through Topology 1, and how late its results are
 	$(BIN)/python -m benchmarks.pace --out out/bench-pace
 
-bench-kafka: setup  ## events/s and latency from topic to topic, Structured Streaming with Spark's connector beside it
-	$(BIN)/python -m benchmarks.kafka --out out/bench-kafka
+bench-nexmark: setup  ## NexMark from Kafka to Kafka beside Flink and Structured Streaming: events/s, latency, CPU time (50 min)
+	$(BIN)/python -m benchmarks.nexmark --out out/bench-nexmark
 
 bench-operator: setup  ## one operator with 1,000 topologies on 5,000 Kubernetes nodes, on a real API server and ZooKeeper
 	$(BIN)/python -m tools.testbed.build

@@ -12,14 +12,17 @@ from pathlib import Path
 from rich.console import Console
 
 
-def parser(name: str, description: str | None, nodes: int, timeout_s: float) -> argparse.ArgumentParser:
-    """With `--out`, `--nodes` and `--timeout`; `description`: a module's docstring, of which the first line is shown."""
+def parser(
+    name: str, description: str | None, nodes: int, timeout_s: float | None = None
+) -> argparse.ArgumentParser:
+    """With `--out`, `--nodes` and, if it has a default, `--timeout`; `description`: its first line is shown."""
     found = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}", description=(description or "").partition("\n")[0]
     )
     found.add_argument("--out", type=Path, required=True, help="replaced when it is there")
     found.add_argument("--nodes", type=int, default=nodes)
-    found.add_argument("--timeout", type=float, default=timeout_s, help="of one run, seconds")
+    if timeout_s is not None:
+        found.add_argument("--timeout", type=float, default=timeout_s, help="of one run, seconds")
     return found
 
 

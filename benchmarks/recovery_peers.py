@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from benchmarks import overhead_structured, recovery_flink, recovery_structured
+from benchmarks import flink_cluster, overhead_structured, recovery_flink, recovery_structured
 from benchmarks.recovery_measure import Evidence
 from benchmarks.recovery_work import PRIORITIES, QUERIES, Feed, Tweets, miscounted
 from reprise.controller.local.cluster import EmbeddedCluster
@@ -153,7 +153,9 @@ def flink(
     resize(cluster, 0, lambda _: None)
     jars, options = prepare_flink(cluster)
     feed = Feed(plan.tweets, out / "tweets")
-    with recovery_flink.Flink(out / "flink", settings, {MARK: cluster.token}, jars) as engine:
+    with flink_cluster.Flink(
+        out / "flink", recovery_flink.JOB, [jars], settings, {MARK: cluster.token}
+    ) as engine:
         engine.start(recovery_flink.job(feed.folder, engine.out, plan.service_ms, nodes), nodes, options)
         try:
             wait_for(engine, engine.running, START_S)
@@ -180,11 +182,11 @@ def flink(
 
 def prepare_flink(cluster: EmbeddedCluster) -> tuple[Path, Mapping[str, Sequence[str]]]:
     """Flink's jars and the options of its JVMs.  FlinkError when it cannot be had."""
-    jars = recovery_flink.distribution(print)
+    jars = flink_cluster.distribution(print)
     return jars, recovery_flink.archives(jars, {MARK: cluster.token}, print)
 
 
-def _checkpoint_since(engine: recovery_flink.Flink, since: float, most_s: float) -> float:
+def _checkpoint_since(engine: flink_cluster.Flink, since: float, most_s: float) -> float:
     """Wait for a checkpoint that is triggered later, and return when the newest completed one was triggered."""
     deadline = time.monotonic() + most_s
     while (found := engine.completed()) < since and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import recovery_flink, recovery_peers, recovery_structured
-from benchmarks.recovery_flink import FlinkError
+from benchmarks.flink_cluster import CHECKPOINT_S, FlinkError
 from benchmarks.recovery_measure import Evidence, evidence_of
 from benchmarks.recovery_schedule import arrivals, lost, schedule
 from benchmarks.recovery_work import SERVICE_MS, Tweets, counts, miscounted
@@ -45,7 +45,7 @@ WORKS = {"topology2": STRATEGIES, "counts": ("incremental", "blocking", *PEERS)}
 """Contestants for each kind of work."""
 LEAD_S = 40.0
 """Longest time that a stream runs before the failure."""
-PEER_LEAD_S = recovery_peers.WARM_S[1] + 2 * recovery_flink.CHECKPOINT_S
+PEER_LEAD_S = recovery_peers.WARM_S[1] + 2 * CHECKPOINT_S
 """The same of another engine."""
 
 

@@ -47,7 +47,7 @@ CHANNELS = 10_000
 _DRAWS = 8
 """Random numbers that belong to one event."""
 _PRICES = 4096
-_COLUMNS = {
+COLUMNS = {
     "person": ("time", "id", "name", "email", "credit_card", "city", "state"),
     "auction": ("time", "id", "item", "initial_bid", "reserve", "expires", "seller", "category"),
     "bid": ("time", "auction", "bidder", "price", "channel", "url"),
@@ -101,7 +101,7 @@ class NexmarkSource(GeneratorSource):
         """Counted events of an epoch that come before the first one of this kind."""
 
     def output_columns(self) -> Columns:
-        return (*_COLUMNS[self.kind], *(("extra",) if self.extra else ()))
+        return (*COLUMNS[self.kind], *(("extra",) if self.extra else ()))
 
     def time_of(self, place: Place, numbers: Ints) -> Ints:
         """Event times of rows, from the number of each among the events that the rate counts."""
