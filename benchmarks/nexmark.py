@@ -38,7 +38,7 @@ from benchmarks.nexmark_feed import Feed, Sent, events
 from benchmarks.nexmark_queries import QUERIES, RESULTS, wrong
 from benchmarks.nexmark_watch import Watcher
 from benchmarks.recovery_show import Grid
-from reprise.controller.errors import EmbeddedError
+from reprise.controller.errors import EmbeddedError, RunError
 from reprise.controller.local.cluster import ClusterConfig, EmbeddedCluster
 from tools.kafka.server import KafkaCluster
 
@@ -145,7 +145,7 @@ class Bench:
             self.trials.append(trial)
             try:
                 trial.reason = self._trial(trial)
-            except (Failed, EOFError, OSError, EmbeddedError, FlinkError, KafkaException) as error:
+            except (Failed, EOFError, OSError, EmbeddedError, RunError, FlinkError, KafkaException) as error:
                 trial.reason = str(error)
             if trial.reason:
                 self.console.print(f"{query}, {engine}: {trial.reason}", style="bold red", highlight=False)

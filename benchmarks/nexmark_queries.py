@@ -69,6 +69,10 @@ _SPARK_WINDOW = f"window(due, '{WINDOW_S} seconds')"
 _SPARK_END = "unix_micros({}window.end)"
 _US = WINDOW_S * 1_000_000
 _CHECK_END = f"(time // {_US} + 1) * {_US}"
+_Q3 = (
+    "SELECT a.time, a.seller, p.name, p.city, p.state, a.id AS auction FROM auction a JOIN person p ON a.seller = p.id "
+    "WHERE p.state IN ('OR', 'ID', 'CA') AND a.category = 10"
+)
 
 QUERIES: Mapping[str, Query] = {
     "q1": Query(
@@ -103,12 +107,9 @@ QUERIES: Mapping[str, Query] = {
             "time": "BIGINT", "seller": "BIGINT", "name": "STRING", "city": "STRING", "state": "STRING",
             "auction": "BIGINT",
         },
-        flink="SELECT a.`time`, a.seller, p.name, p.city, p.state, a.id FROM auction a JOIN person p ON a.seller = p.id "
-        "WHERE p.state IN ('OR', 'ID', 'CA') AND a.category = 10",
-        structured="SELECT a.time, a.seller, p.name, p.city, p.state, a.id AS auction FROM auction a JOIN person p "
-        "ON a.seller = p.id WHERE p.state IN ('OR', 'ID', 'CA') AND a.category = 10",
-        check="SELECT a.time, a.seller, p.name, p.city, p.state, a.id AS auction FROM auction a JOIN person p "
-        "ON a.seller = p.id WHERE p.state IN ('OR', 'ID', 'CA') AND a.category = 10",
+        flink=_Q3.replace("a.time", "a.`time`"),
+        structured=_Q3,
+        check=_Q3,
     ),
     "q8": Query(
         reads={"person": ["time", "id", "name"], "auction": ["time", "seller"]},

@@ -324,8 +324,6 @@ class KafkaSink(Sink):
         self, batch: int, messages: Keyed, about: Headers
     ) -> tuple[Keyed, list[tuple[bytes, bytes, Headers]]]:
         """Messages that brokers can take, and a dead letter for each of the others."""
-        if all(len(key or b"") + len(value or b"") <= self.limit for key, value in messages):
-            return messages, []
         kept: Keyed = []
         letters: list[tuple[bytes, bytes, Headers]] = []
         for key, value in messages:
